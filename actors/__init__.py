@@ -1,0 +1,1 @@
+"""What to do: pure behaviours, one shell around them, and the ports to the world."""

@@ -1,0 +1,230 @@
+"""The agent's behaviour: what comes in is embodied, what follows is decided, what is wanted of the world is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from rewake.actors.agent.calling import (
+    after_answer,
+    after_failure,
+    answered,
+    completed,
+    failed,
+    first_request,
+    prepared,
+    render,
+    request,
+)
+from rewake.actors.agent.commands import Answered, Configure, Failed, Prepared, Push, Returned, Rouse, Start
+from rewake.actors.agent.configuring import configured, started
+from rewake.actors.agent.holding import after_refusal, due, look, looked
+from rewake.actors.agent.planning import compile
+from rewake.actors.agent.retrying import wait_or_end
+from rewake.actors.agent.state import FOLDS, PARTS, Agent, evolve, quiet
+from rewake.actors.agent.tooling import interrupted, returned, round_of
+from rewake.actors.agent.waking import boundary, mine, next_turn, push, rouse
+from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
+from rewake.actors.orders import Ask, Infer, RunTool
+from rewake.actors.policy import DEFAULT, ErrorPolicy
+from rewake.events import (
+    AgentEvent,
+    Compiled,
+    Compressed,
+    DrainPassed,
+    Event,
+    HoldDue,
+    HoldEnded,
+    HoldLooked,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    MessageAdded,
+    MessageEdited,
+    MessagePlaced,
+    MessageRemoved,
+    Quarantined,
+    Recorded,
+    Refused,
+    Released,
+    Resumed,
+    RetryDue,
+    SettingChanged,
+    ToolReturned,
+    TurnAborted,
+    TurnCompleted,
+    TurnDeclined,
+    TurnExhausted,
+    TurnPrepared,
+    TurnStarted,
+    TurnWithdrawn,
+    Wake,
+)
+from rewake.projections import compression, host
+from rewake.projections.turns import Turn, open_tools
+
+
+def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
+    """The behaviour of the agent of that name; the error policy is pure and named in its settings."""
+    return Behaviour(
+        stream=f"agent/{name}",
+        state=Agent,
+        initial=lambda: Agent(name),
+        evolve=evolve,
+        accept=partial(accept, policy=policy),
+        react=partial(react, policy=policy),
+        orders=orders,
+        follows=(
+            Follow(f"drain/{name}", compression.KINDS, frozenset({Compressed, DrainPassed, Quarantined, Released})),
+            Follow("host", host.KINDS, frozenset({Resumed})),
+        ),
+    )
+
+
+def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Sequence[Event]:
+    """Embody what comes from outside, or refuse it with a typed error."""
+    match command:
+        case Push():
+            return push(state, command)
+        case Rouse():
+            return rouse(state, command)
+        case Answered():
+            return answered(state, command)
+        case Failed():
+            return failed(state, command, policy)
+        case Returned():
+            return returned(state, command)
+        case Prepared():
+            return prepared(state, command, policy)
+        case Due(key):
+            return came_due(state, key)
+        case Configure():
+            return configured(state, command)
+        case Start():
+            return started(state, command)
+        case Restarted():
+            return [*interrupted_call(state), *interrupted(state)]
+        case _:
+            raise TypeError(f"{state.stream} takes no {type(command).__name__}")
+
+
+def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Sequence[Event]:
+    """Decide what follows from one event."""
+    event = recorded.event
+    match event:
+        case Wake() | Resumed():
+            return next_turn(state)
+        case MessagePlaced() if not state.turns.running:
+            return next_turn(state)
+        case MessageAdded(turn=str(turn)) if goes_on(state, event, turn):
+            return after_round(state)
+        case MessageAdded() | MessagePlaced() | MessageEdited() | MessageRemoved() | SettingChanged():
+            return look(state, recorded)
+        case Compressed() | DrainPassed() | Quarantined() | Released():
+            return look(state, recorded)
+        case TurnStarted():
+            return [] if state.live.inference_policy else compile(state)
+        case TurnPrepared(error=failure, retry_ms=delay) if failure:
+            return wait_or_end(state, recorded.at, failure, delay)
+        case TurnPrepared(turn, admitted=admitted):
+            return compile(state) if admitted else [TurnDeclined(turn, state.turn.wakes)]
+        case Compiled():
+            return first_request(state)
+        case Refused():
+            return after_refusal(state, recorded, event, policy)
+        case HoldLooked():
+            return looked(state, recorded)
+        case HoldDue():
+            return due(state, recorded)
+        case HoldEnded():
+            return next_turn(state)
+        case InferenceCompleted():
+            return after_answer(state, recorded, event)
+        case InferenceFailed():
+            return after_failure(state, recorded, event)
+        case InferenceInterrupted():
+            return [request(state)]
+        case RetryDue():
+            return again(state)
+        case ToolReturned():
+            return round_of(state)
+        case TurnCompleted() | TurnExhausted() | TurnDeclined() | TurnWithdrawn() | TurnAborted():
+            return boundary(state)
+        case _:
+            return []
+
+
+def orders(state: Agent) -> Mapping[Key, Order]:
+    """What the world is asked for now: the open call, the open tools, the time of a retry, the deadline of a hold."""
+    wanted: dict[Key, Order] = {}
+    if hold := state.holds.waiting:
+        wanted["hold", hold.turn, hold.until] = Timer(hold.until)
+    if turn := state.turns.running:
+        wanted.update(turn_orders(state, turn))
+    return wanted
+
+
+def turn_orders(state: Agent, turn: Turn) -> Mapping[Key, Order]:
+    live = state.live
+    if call := turn.call:
+        infer = Infer(
+            call.call,
+            state.stream,
+            "turn",
+            call.provider,
+            call.model,
+            turn.step == 0,
+            live.call_timeout_ms / 1_000,
+            partial(render, state, call),
+        )
+        return {("call", call.call): infer}
+    if turn.retry:
+        return {("retry", turn.id, turn.attempt, turn.retry.at): Timer(turn.retry.at)}
+    if turn.stage == "starting" and live.inference_policy:
+        ask = Ask(state.name, turn.id, turn.attempt, mine(state, turn.wakes))
+        return {("ask", turn.id, turn.attempt, turn.failures): ask}
+    return {("tool", one.id): RunTool(state.name, turn.id, one.id, one.name, one.arguments) for one in open_tools(turn)}
+
+
+def came_due(state: Agent, key: Key) -> list[Event]:
+    """A timer's time has come: a hold's deadline, a retry's delay."""
+    turn, hold = state.turns.running, state.holds.waiting
+    match key:
+        case ("hold", str(held), _) if hold and hold.turn == held:
+            return [HoldDue(held)]
+        case ("retry", str(waiting), _, at) if turn and turn.id == waiting and turn.retry and turn.retry.at == at:
+            return [RetryDue(waiting)]
+        case _:
+            return []
+
+
+def interrupted_call(state: Agent) -> list[AgentEvent]:
+    turn = state.turns.running
+    return [InferenceInterrupted(turn.call.call)] if turn and turn.call else []
+
+
+def again(state: Agent) -> list[Event]:
+    """A retry: the same request, or a fresh compile where there was none; the agent's callables are asked by an order."""
+    turn = state.turn
+    if turn.compiled:
+        return [request(state)]
+    return [] if state.live.inference_policy and not turn.admitted else compile(state)
+
+
+def goes_on(state: Agent, event: MessageAdded, turn: str) -> bool:
+    running = state.turns.running
+    return event.role == "user" and running is not None and running.id == turn
+
+
+def after_round(state: Agent) -> list[Event]:
+    """A round's results are in: what waited for them is placed, then the next request goes, or a tool has ended the
+    turn.
+    """
+    ids = tuple(message.id for message in state.conversation.waiting)
+    if state.turn.ending:
+        return completed(state, "end_turn")
+    placed = [MessagePlaced(ids)] if ids else []
+    return [*placed, request(state)]
+
+
+__all__ = ["FOLDS", "PARTS", "agent", "quiet"]

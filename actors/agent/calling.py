@@ -1,0 +1,262 @@
+"""Requests to the provider: ordered, rendered, answered, failed, ordered again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from rewake.actors.agent.commands import Answered, Failed, Prepared
+from rewake.actors.agent.retrying import exhausted, usage, wait_or_end
+from rewake.actors.agent.state import Agent
+from rewake.actors.agent.tooling import called
+from rewake.actors.policy import ErrorPolicy
+from rewake.actors.providers.base import Message, Request
+from rewake.events import (
+    AnyBlock,
+    CalibrationSampled,
+    Event,
+    Failure,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceRequested,
+    MessageAdded,
+    Recorded,
+    Text,
+    Tokens,
+    ToolCall,
+    TurnCompleted,
+    TurnPrepared,
+    UndoPoint,
+)
+from rewake.projections import pricing
+from rewake.projections.compression import Summary
+from rewake.projections.conversation import Message as Said
+from rewake.projections.plan import shown
+from rewake.projections.turns import Turn
+
+CONTINUE = "[Continue]"
+SUMMARY = "[Summary of earlier messages]\n"
+
+
+def first_request(state: Agent) -> list[Event]:
+    """A compiled turn is sent: its undo point, once, and its request."""
+    turn = state.turn
+    point = [] if turn.undo else [UndoPoint(turn.id, state.version)]
+    return [*point, request(state)]
+
+
+def request(state: Agent) -> InferenceRequested:
+    """The next request of the running turn, with the price of all that it sends."""
+    turn, live = state.turn, state.live
+    payload = priced(state, turn)
+    return InferenceRequested(
+        turn.id,
+        turn.step + 1,
+        live.provider,
+        live.model,
+        live.max_tokens,
+        tools=tuple(tool.name for tool in live.tools),
+        digest=request_digest(state, turn),
+        estimate=payload,
+        payload=payload,
+        encoding=live.encoding,
+    )
+
+
+def priced(state: Agent, turn: Turn) -> Tokens:
+    """The plan as it was compiled, every message that came after it, and what the request sends beside them."""
+    compiled = turn.compiled
+    if compiled is None:
+        return 0
+    messages = state.conversation.messages
+    later = sum(one.shown for one in messages[planned_to(state, turn) :])
+    _, ends_on = cue(state, turn)
+    note = pricing.count_tokens(compiled.note, compiled.encoding)
+    return compiled.tokens + later + state.live.system_tokens + state.live.tools_tokens + ends_on + note
+
+
+def planned_to(state: Agent, turn: Turn) -> int:
+    """The place after the last message that the turn's plan covers."""
+    plan = turn.compiled.plan if turn.compiled else ()
+    return state.conversation.places[plan[-1].last] + 1 if plan else 0
+
+
+def request_digest(state: Agent, turn: Turn) -> str:
+    plan = turn.compiled.digest if turn.compiled else ""
+    said = f"{plan} {state.conversation.revision} {turn.step}"
+    return hashlib.blake2b(said.encode(), digest_size=12).hexdigest()
+
+
+def cue(state: Agent, turn: Turn) -> tuple[str, Tokens]:
+    """The request-only user line that the request ends on, and its price: when it would end on the agent's own words."""
+    messages = state.conversation.messages
+    if messages and messages[-1].role != "assistant":
+        return ("", 0) if turn.step or not turn.cue else (turn.cue, turn.cue_tokens)
+    if turn.cue and not turn.step:
+        return turn.cue, turn.cue_tokens
+    return CONTINUE, pricing.count_tokens(CONTINUE, state.live.encoding)
+
+
+def render(state: Agent, call: InferenceRequested) -> Request:
+    """The whole request of an open call, from the recorded plan."""
+    turn, live = state.turn, state.live
+    return Request(
+        agent=state.name,
+        purpose="turn",
+        system=live.system,
+        messages=tuple(messages(state, turn)),
+        tools=live.tools,
+        max_tokens=call.max_tokens,
+        model=call.model,
+        turn=turn.id,
+        step=call.step,
+        call=call.call,
+        estimate=call.payload,
+        encoding=live.encoding,
+        timeout=live.call_timeout_ms / 1_000,
+    )
+
+
+def messages(state: Agent, turn: Turn) -> Iterator[Message]:
+    """What the model is shown, in order: the plan, what came after it, and the line that it ends on."""
+    compiled = turn.compiled
+    newest = state.conversation.messages[state.conversation.newest :]
+    first = newest[0].id if newest else None
+    for one in shown(state.conversation, state.compression, compiled.plan if compiled else ()):
+        if compiled and compiled.note and isinstance(one, Said) and one.id == first:
+            yield Message("user", (Text(compiled.note),))
+        yield from rendered(one)
+    if compiled and compiled.note and first is None:
+        yield Message("user", (Text(compiled.note),))
+    if line := cue(state, turn)[0]:
+        yield Message("user", (Text(line),))
+
+
+def rendered(one: Said | Summary) -> Iterator[Message]:
+    """A message as a provider takes it: a summary and a system line are the user's; an answer comes after its cue."""
+    if isinstance(one, Summary):
+        yield Message("user", (Text(SUMMARY + one.text),))
+        return
+    if one.cue:
+        yield Message("user", (Text(one.cue),))
+    yield Message("assistant" if one.role == "assistant" else "user", one.blocks)
+
+
+def prepared(state: Agent, said: Prepared, policy: ErrorPolicy) -> list[Event]:
+    turn = state.turns.running
+    if not turn or (turn.id, turn.attempt, turn.stage) != (said.turn, said.attempt, "starting"):
+        return []
+    delay = policy.delay(said.error, turn.failures + 1) if said.error else None
+    return [TurnPrepared(said.turn, said.attempt, said.admitted, said.error, delay)]
+
+
+def answered(state: Agent, said: Answered) -> list[Event]:
+    """The outcome of the open call; a late one, of a call that is gone, is nothing."""
+    call = open_call(state, said.call)
+    if call is None:
+        return []
+    reply = said.reply
+    return [
+        InferenceCompleted(
+            call.call, reply.blocks, reply.stop_reason, reply.usage, call.provider, call.model, said.gate_version
+        )
+    ]
+
+
+def failed(state: Agent, said: Failed, policy: ErrorPolicy) -> list[Event]:
+    """A failure of the open call, with the error policy's answer to it."""
+    call = open_call(state, said.call)
+    if call is None:
+        return []
+    delay = policy.delay(said.error, state.turn.failures + 1)
+    return [InferenceFailed(call.call, said.error, said.emitted, delay, call.provider, call.model, said.gate_version)]
+
+
+def open_call(state: Agent, call: str) -> InferenceRequested | None:
+    turn = state.turns.running
+    return turn.call if turn and turn.call and turn.call.call == call else None
+
+
+def after_answer(state: Agent, recorded: Recorded, answer: InferenceCompleted) -> list[Event]:
+    """The answer enters the conversation; its tools are called, or the turn ends with it."""
+    blocks = own_ids(answer, answer.blocks)
+    calls = tuple(block for block in blocks if isinstance(block, ToolCall))
+    looping = bool(calls) and state.turn.step > state.live.max_rounds
+    if looping:
+        blocks = tuple(block for block in blocks if not isinstance(block, ToolCall))
+    events: list[Event] = [*said(state, blocks), *sampled(state, answer)]
+    if looping:
+        text = f"the model asked for tools in {state.turn.step} rounds; {state.live.max_rounds} are allowed"
+        return [*events, *exhausted(state, Failure("tool_loop", text))]
+    if calls:
+        return [*events, *called(state, answer, calls)]
+    return [*events, *completed(state, answer.stop_reason)]
+
+
+def said(state: Agent, blocks: tuple[AnyBlock, ...]) -> list[Event]:
+    """The answer as a message, beside the line that prompted it."""
+    if not blocks:
+        return []
+    turn, encoding = state.turn, state.live.encoding
+    line, tokens = cue(state, replaced(turn))
+    return [
+        MessageAdded(
+            "assistant",
+            blocks,
+            pricing.price_all(blocks, encoding),
+            encoding,
+            turn=turn.id,
+            channel=turn.channel,
+            cue=line,
+            cue_tokens=tokens,
+        )
+    ]
+
+
+def replaced(turn: Turn) -> Turn:
+    """The turn as it was when its last request was rendered."""
+    from msgspec.structs import replace
+
+    return replace(turn, step=turn.step - 1)
+
+
+def own_ids(answer: InferenceCompleted, blocks: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
+    """Calls of one answer that share an id get ids of ours."""
+    ids = [block.id for block in blocks if isinstance(block, ToolCall)]
+    if len(set(ids)) == len(ids):
+        return blocks
+    numbers = iter(range(len(ids)))
+    return tuple(
+        ToolCall(f"{answer.call}/{next(numbers)}", block.name, block.arguments)
+        if isinstance(block, ToolCall)
+        else block
+        for block in blocks
+    )
+
+
+def completed(state: Agent, stop_reason: str) -> list[Event]:
+    return [*usage(state), TurnCompleted(state.turn.id, stop_reason)]
+
+
+def sampled(state: Agent, answer: InferenceCompleted) -> list[Event]:
+    """What the provider counted, beside what we had priced."""
+    used = answer.usage
+    if used is None or not used.input:
+        return []
+    live = state.live
+    return [
+        CalibrationSampled(
+            answer.call,
+            answer.provider,
+            answer.model,
+            live.encoding,
+            pricing.VERSION,
+            state.turn.last_payload,
+            live.system_tokens + live.tools_tokens,
+            used.input,
+        )
+    ]
+
+
+def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) -> list[Event]:
+    return wait_or_end(state, recorded.at, failure.error, failure.retry_ms)

@@ -1,0 +1,84 @@
+"""What comes to an agent from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewake.actors.behaviour import Command
+from rewake.actors.providers.base import Reply
+from rewake.events import Blocks, Failure, Settings, Tokens
+
+
+class Start(Command, frozen=True):
+    """A process started the agent with this configuration."""
+
+    config: Settings
+
+
+class Push(Command, frozen=True):
+    """A person or a program says something; with `wake` it is owed a turn. The price is counted by the caller."""
+
+    blocks: Blocks
+    tokens: Tokens
+    encoding: str
+    channel: str | None = None
+    author: str | None = None
+    addressed: bool = True
+    wake: bool = True
+    dedupe_key: str | None = None
+
+
+class Rouse(Command, frozen=True):
+    """A wake without a message."""
+
+    reason: str
+    channel: str | None = None
+    author: str | None = None
+    addressed: bool = False
+    wake_at: int | None = None
+    silent: bool = False
+    dedupe_key: str | None = None
+
+
+class Configure(Command, frozen=True):
+    """An operator changes settings of a living agent."""
+
+    changes: dict[str, Any]
+    immediate: bool = False
+    allow_infeasible: bool = False
+    by: str | None = None
+
+
+class Prepared(Command, frozen=True):
+    """What the agent's own callables said about a start."""
+
+    turn: str
+    attempt: int
+    admitted: bool = True
+    error: Failure | None = None
+
+
+class Answered(Command, frozen=True):
+    """The provider answered a call, sent when its gate was at `gate_version`."""
+
+    call: str
+    reply: Reply
+    gate_version: int = 0
+
+
+class Failed(Command, frozen=True):
+    """A call failed; `emitted` tells whether some of an answer had come."""
+
+    call: str
+    error: Failure
+    emitted: bool = False
+    gate_version: int = 0
+
+
+class Returned(Command, frozen=True):
+    """A tool returned."""
+
+    tool_call: str
+    result: str
+    is_error: bool = False
+    ends_turn: bool = False

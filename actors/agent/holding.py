@@ -1,0 +1,95 @@
+"""Budget holds: a turn that is refused waits for compression, is looked at when something it depends on moved, and
+ends.
+"""
+
+from __future__ import annotations
+
+from rewake.actors.agent.planning import note, overhead, spoken
+from rewake.actors.agent.retrying import give_up_or_wait
+from rewake.actors.agent.state import Agent, is_pending, planned, revisions
+from rewake.actors.policy import ErrorPolicy
+from rewake.events import Alerted, Event, Failure, Held, HoldEnded, HoldLooked, Millis, Recorded, Refused
+from rewake.events.holds import HoldEnd
+from rewake.projections.holds import Hold, record, spent
+
+DEADLINE_MS: Millis = 30 * 60_000
+"""How long a turn waits for compression at the most, from its first refusal."""
+
+
+def after_refusal(state: Agent, recorded: Recorded, refusal: Refused, policy: ErrorPolicy) -> list[Event]:
+    """Hold the turn when compression can make it fit, else ask the error policy."""
+    earlier = record(state.holds, refusal.turn)
+    until = earlier.until if earlier else recorded.at + DEADLINE_MS
+    if may_hold(state, refusal) and recorded.at < until:
+        since = earlier.since if earlier else recorded.at
+        held = Held(
+            refusal.turn, state.turn.wakes, since, until, refusal, revisions(state), resumes=bool(state.turn.step)
+        )
+        return [held, alert(state, refusal, until)]
+    return give_up_or_wait(state, recorded.at, failure(refusal, earlier, recorded.at), policy)
+
+
+def may_hold(state: Agent, refusal: Refused) -> bool:
+    return (
+        refusal.why in ("over_budget", "uncovered")
+        and refusal.compressible
+        and state.live.kind != "ephemeral"
+        and not spent(state.holds, refusal.turn)
+        and is_pending(state)
+    )
+
+
+def look(state: Agent, recorded: Recorded) -> list[Event]:
+    """Whether the held turn fits now; not asked again of the same inputs."""
+    hold = state.holds.waiting
+    if hold is None or revisions(state) == hold.seen:
+        return []
+    try:
+        plan = planned(state, overhead(state, state.turns.held, note(over(hold, recorded.at))))
+    except Exception:
+        return ended(hold, "check_failed", recorded.at)
+    if plan.fits:
+        return ended(hold, "fit", recorded.at)
+    looked = HoldLooked(hold.turn, revisions(state), plan.tokens, plan.demand)
+    return [looked]
+
+
+def looked(state: Agent, recorded: Recorded) -> list[Event]:
+    """After a look that did not release: the hold ends when nothing is left that could make room."""
+    hold = state.holds.waiting
+    return ended(hold, "nothing_pending", recorded.at) if hold and not is_pending(state) else []
+
+
+def due(state: Agent, recorded: Recorded) -> list[Event]:
+    return ended(state.holds.waiting, "deadline", recorded.at) if state.holds.waiting else []
+
+
+def ended(hold: Hold, why: HoldEnd, at: Millis) -> list[Event]:
+    return [HoldEnded(hold.turn, why, max(0, at - hold.since))]
+
+
+def over(hold: Hold, at: Millis) -> Hold:
+    """The hold as it would be if it ended now, fitting."""
+    return Hold(
+        hold.turn, hold.wakes, hold.since, hold.until, hold.refusal, ended="fit", waited_ms=max(0, at - hold.since)
+    )
+
+
+def failure(refusal: Refused, earlier: Hold | None, at: Millis) -> Failure:
+    """The refusal as a failure, with the sizes and, when the turn was held, since when and why that ended."""
+    room = refusal.window_room if refusal.binding == "window" else refusal.room
+    said = (
+        f"the context takes {refusal.tokens:,} tokens, its {refusal.binding} leaves {room:,}; "
+        f"{refusal.mandatory:,} of them must stay"
+    )
+    if earlier:
+        said += f"; first held {spoken(max(0, at - earlier.since))} ago, the hold ended: {earlier.ended}"
+    return Failure(refusal.why, said, retryable=refusal.why != "window_full")
+
+
+def alert(state: Agent, refusal: Refused, until: Millis) -> Alerted:
+    said = (
+        f"{refusal.turn} is held: {refusal.tokens:,} tokens against {refusal.room:,}; "
+        "it runs when compression has made room"
+    )
+    return Alerted("context_refusal", said, turn=refusal.turn, until=until, agent=state.name)

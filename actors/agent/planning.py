@@ -1,0 +1,104 @@
+"""A turn's start: its context is compiled, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from rewake.actors.agent.state import Agent, planned
+from rewake.events import Compiled, Event, Millis, Overhead, Refused, SettingChanged
+from rewake.projections.holds import Hold
+from rewake.projections.plan import Plan, Refusal, bounds
+from rewake.projections.plan import plan as plan_of
+from rewake.projections.pricing import count_tokens
+from rewake.projections.turns import Turn
+
+
+def compile(state: Agent) -> list[Event]:
+    """The plan of the running turn's next request, committed; or why there is none."""
+    turn, text = state.turn, note(state.holds.over)
+    if reached := target_reached(state, overhead(state, turn, text)):
+        return [reached[0], compiled(state, turn, reached[1], text)]
+    match planned(state, overhead(state, turn, text)):
+        case Plan() as plan:
+            return [compiled(state, turn, plan, text)]
+        case Refusal() as refusal:
+            return [refused(state, turn, refusal)]
+
+
+def compiled(state: Agent, turn: Turn, plan: Plan, text: str) -> Compiled:
+    return Compiled(
+        turn.id,
+        turn.attempt,
+        plan.stretches,
+        plan.digest,
+        plan.tokens,
+        plan.bounds.room,
+        state.live.encoding,
+        window_room=plan.bounds.window_room,
+        overhead=plan.bounds.overhead,
+        folded=plan.folded,
+        demand=plan.demand,
+        note=text,
+    )
+
+
+def refused(state: Agent, turn: Turn, refusal: Refusal) -> Refused:
+    return Refused(
+        turn.id,
+        turn.attempt,
+        "window_full" if refusal.why == "window_full" else "over_budget",
+        refusal.tokens,
+        refusal.bounds.room,
+        state.live.encoding,
+        binding=refusal.bounds.binding,
+        mandatory=refusal.mandatory,
+        shortfall=refusal.shortfall,
+        compressible=refusal.compressible,
+        window_room=refusal.bounds.window_room,
+        overhead=refusal.bounds.overhead,
+        demand=refusal.demand,
+    )
+
+
+def overhead(state: Agent, turn: Turn | None, text: str = "") -> Overhead:
+    """What the request sends beside its history: system prompt, tools, the line it ends on, a hold's note."""
+    live = state.live
+    beside = (turn.cue_tokens if turn and not turn.step else 0) + count_tokens(text, live.encoding)
+    return Overhead(live.system_tokens, live.tools_tokens, 0, beside)
+
+
+def note(hold: Hold | None) -> str:
+    """What the first compile after a hold tells the agent, that once."""
+    if hold is None or hold.compiled or hold.ended in ("", "stopped", "cancelled"):
+        return ""
+    refusal, waited = hold.refusal, spoken(hold.waited_ms)
+    if refusal.why == "uncovered":
+        return f"[budget-hold] Your context could not be shown whole, so this turn waited {waited}. It fits now."
+    window = refusal.binding == "window"
+    room = refusal.window_room if window and refusal.window_room is not None else refusal.room
+    sizes = f"({refusal.tokens:,} tokens against {room:,})"
+    whose = "its window" if window else "its budget"
+    return f"[budget-hold] Your context didn't fit {whose} {sizes}, so this turn waited {waited}. It fits now."
+
+
+def spoken(wait_ms: Millis) -> str:
+    """A wait in whole minutes rounded down, in seconds under one minute."""
+    return f"{wait_ms // 60_000} min" if wait_ms >= 60_000 else f"{wait_ms // 1_000} s"
+
+
+def target_reached(state: Agent, beside: Overhead) -> tuple[SettingChanged, Plan] | None:
+    """A paced lowering of the budget is made once the context fits it."""
+    wanted = state.settings.target
+    if wanted is None:
+        return None
+    plan = trial(state, beside, context_budget_tokens=wanted)
+    change = SettingChanged("context_budget_tokens", state.live.context_budget_tokens, wanted)
+    return (change, plan) if isinstance(plan, Plan) else None
+
+
+def trial(state: Agent, beside: Overhead, **changes: Any) -> Plan | Refusal:
+    """What a compile would give with other settings."""
+    settings = replace(state.live, **changes)
+    return plan_of(state.conversation, state.compression, settings, 1.0, bounds(settings, beside))

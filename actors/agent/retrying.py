@@ -1,0 +1,88 @@
+"""What fails is tried again after a recorded wait, or given up with one marker."""
+
+from __future__ import annotations
+
+from rewake.actors.agent.state import Agent
+from rewake.actors.policy import ErrorPolicy
+from rewake.events import (
+    Alerted,
+    Event,
+    Failure,
+    MessageAdded,
+    Millis,
+    RetryScheduled,
+    Text,
+    TurnExhausted,
+    UsageRecorded,
+)
+from rewake.projections.pricing import count_tokens
+
+HARD_DOWN = 3
+"""Exhausted turns in a row that make an alert."""
+MARKER_CHARS = 600
+
+
+def give_up_or_wait(state: Agent, at: Millis, failure: Failure, policy: ErrorPolicy) -> list[Event]:
+    """Ask the error policy about a failed start."""
+    return wait_or_end(state, at, failure, policy.delay(failure, state.turn.failures))
+
+
+def wait_or_end(state: Agent, at: Millis, failure: Failure, delay: Millis | None) -> list[Event]:
+    """Wait that long, durably; None: the turn is exhausted."""
+    if delay is None:
+        return exhausted(state, failure)
+    turn = state.turn
+    return [RetryScheduled(turn.id, turn.failures, at + delay, delay, failure)]
+
+
+def exhausted(state: Agent, failure: Failure) -> list[Event]:
+    """The turn ends without an answer: the agent and the operator are told, nobody is woken."""
+    turn, hold = state.turn, state.holds.over
+    events: list[Event] = [marker(state, failure)]
+    if failure.kind in ("over_budget", "uncovered", "window_full"):
+        events.append(alerted(state, "window_full" if failure.kind == "window_full" else "context_refusal", failure))
+    if state.turns.streak + 1 == HARD_DOWN:
+        events.append(alerted(state, "hard_down", failure))
+    events += usage(state)
+    told = f"held since {hold.since}, ended {hold.ended}" if hold and hold.turn == turn.id else ""
+    stop = "context_overflow" if failure.kind == "overflow" else failure.kind
+    events.append(TurnExhausted(turn.id, stop, failure, turn.failures, turn.tools_run, told))
+    return events
+
+
+def marker(state: Agent, failure: Failure) -> MessageAdded:
+    """One message to the agent: what failed, that no reply was sent, what did run."""
+    turn = state.turn
+    if failure.kind == "window_full":
+        advice = "Trying again will not make room; whoever configures this agent can."
+    else:
+        advice = "If this happens again, change the approach."
+    what = f"[turn failed] {failure.kind}: {failure.message}"[:MARKER_CHARS]
+    text = f"{what}\nNo reply was sent; {turn.tools_run} tool calls did run. {advice}"
+    encoding = state.live.encoding
+    return MessageAdded("system", (Text(text),), count_tokens(text, encoding), encoding, turn=turn.id)
+
+
+def alerted(state: Agent, about: str, failure: Failure) -> Alerted:
+    said = f"{state.turn.id} ended without an answer: {failure.kind}: {failure.message}"
+    return Alerted(about, said, turn=state.turn.id, agent=state.name)
+
+
+def usage(state: Agent) -> list[Event]:
+    """What the turn's completed calls used, if each of them said so."""
+    turn = state.turn
+    if not turn.step or turn.usage is None:
+        return []
+    used = turn.usage
+    return [
+        UsageRecorded(
+            turn.id,
+            used.input,
+            used.output,
+            used.cached,
+            last_counted=turn.last_counted,
+            last_payload=turn.last_payload,
+            model=state.live.model,
+            connection=state.live.provider,
+        )
+    ]

@@ -1,0 +1,101 @@
+"""What an agent knows: its own stream's projections, beside those of its drain and its host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rewake.events import Event, Overhead, Recorded, Settings
+from rewake.projections import compression, conversation, holds, host, settings, turns, wakes
+from rewake.projections.plan import Plan, Refusal, bounds, plan
+
+
+class Agent(Struct, frozen=True):
+    """An agent's whole state. `version` is that of its stream; `compression` is its drain's, `host` the process's."""
+
+    name: str
+    version: int = 0
+    settings: settings.AgentSettings = settings.AgentSettings()
+    conversation: conversation.Conversation = conversation.Conversation()
+    wakes: wakes.Wakes = wakes.Wakes()
+    turns: turns.Turns = turns.Turns()
+    holds: holds.Holds = holds.Holds()
+    compression: compression.Compression = compression.Compression()
+    host: host.Host = host.Host()
+
+    @property
+    def live(self) -> Settings:
+        """The settings that decisions read. Raises LookupError before the agent's start."""
+        if self.settings.live is None:
+            raise LookupError(f"{self.name} was never started")
+        return self.settings.live
+
+    @property
+    def stream(self) -> str:
+        return f"agent/{self.name}"
+
+    @property
+    def turn(self) -> turns.Turn:
+        """The running turn. Raises LookupError when none runs."""
+        if self.turns.running is None:
+            raise LookupError(f"{self.name} runs no turn")
+        return self.turns.running
+
+
+Evolve = Callable[[Any, Recorded], Any]
+
+PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
+    "settings": (settings.KINDS, settings.evolve),
+    "conversation": (conversation.KINDS, conversation.evolve),
+    "wakes": (wakes.KINDS, wakes.evolve),
+    "turns": (turns.KINDS, turns.evolve),
+    "holds": (holds.KINDS, holds.evolve),
+    "compression": (compression.KINDS, compression.evolve),
+    "host": (host.KINDS, host.evolve),
+}
+
+
+def dispatch(parts: dict[str, tuple[frozenset[type[Event]], Evolve]]) -> dict[type[Event], list[tuple[str, Evolve]]]:
+    """For each kind, the parts of a state that fold it."""
+    kinds = {kind for folded, _ in parts.values() for kind in folded}
+    return {kind: [(name, fold) for name, (folded, fold) in parts.items() if kind in folded] for kind in kinds}
+
+
+FOLDS = dispatch(PARTS)
+
+
+def evolve(state: Agent, recorded: Recorded) -> Agent:
+    """Fold an event of the agent's own stream, or of one that it follows."""
+    changes: dict[str, Any] = {name: fold(getattr(state, name), recorded) for name, fold in folds(recorded)}
+    if recorded.stream == state.stream:
+        changes["version"] = recorded.version
+    return replace(state, **changes) if changes else state
+
+
+def folds(recorded: Recorded) -> list[tuple[str, Evolve]]:
+    return FOLDS.get(type(recorded.event), [])
+
+
+def quiet(state: Agent) -> bool:
+    """Whether a turn may start: none runs, none is held, and the host takes new ones."""
+    started = state.settings.live is not None and not state.settings.disposed
+    return started and not state.turns.running and not state.holds.waiting and not state.host.quiesced
+
+
+def planned(state: Agent, overhead: Overhead) -> Plan | Refusal:
+    """What the next compile gives: the one call of compile, release check and preview."""
+    return plan(state.conversation, state.compression, state.live, 1.0, bounds(state.live, overhead))
+
+
+def is_pending(state: Agent) -> bool:
+    """Whether compression could still make room."""
+    return compression.pending(state.conversation, state.compression, state.live, state.holds.demand)
+
+
+def revisions(state: Agent) -> tuple[tuple[str, int], ...]:
+    """The versions of what a plan depends on: the agent's own stream, and its drain's."""
+    own = max(state.conversation.revision, state.settings.revision)
+    return (state.stream, own), (f"drain/{state.name}", state.compression.revision)

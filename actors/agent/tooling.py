@@ -1,0 +1,71 @@
+"""A round of tools: each call is recorded before it runs, its result after; then the round is one message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rewake.actors.agent.commands import Returned
+from rewake.actors.agent.state import Agent
+from rewake.events import Event, InferenceCompleted, MessageAdded, ToolCall, ToolCalled, ToolResult, ToolReturned
+from rewake.projections.pricing import count_tokens
+from rewake.projections.turns import OpenTool, open_tools
+
+INTERRUPTED = "interrupted: it may or may not have run"
+
+
+def called(state: Agent, answer: InferenceCompleted, calls: Sequence[ToolCall]) -> list[Event]:
+    """The calls of one answer, in order; an id of ours tells those of one id apart."""
+    declared = {tool.name: tool.idempotent for tool in state.live.tools}
+    return [
+        ToolCalled(
+            f"{answer.call}/{index}",
+            answer.call,
+            state.turn.id,
+            call.name,
+            call.arguments,
+            declared.get(call.name, False),
+            call.id,
+        )
+        for index, call in enumerate(calls)
+    ]
+
+
+def returned(state: Agent, said: Returned) -> list[Event]:
+    """A tool's result; one that nobody waits for any more is nothing."""
+    turn = state.turns.running
+    if not turn or said.tool_call not in {one.id for one in open_tools(turn)}:
+        return []
+    encoding = state.live.encoding
+    tokens = count_tokens(said.result, encoding)
+    return [
+        ToolReturned(said.tool_call, turn.id, said.result, said.is_error, tokens, encoding, ends_turn=said.ends_turn)
+    ]
+
+
+def round_of(state: Agent) -> list[Event]:
+    """When every tool of the round has returned: their results, in the order of the calls, as one message."""
+    turn = state.turn
+    if not turn.tools or open_tools(turn):
+        return []
+    blocks = tuple(result(tool) for tool in turn.tools)
+    tokens = sum(tool.returned.tokens for tool in turn.tools if tool.returned)
+    return [MessageAdded("user", blocks, tokens, state.live.encoding, turn=turn.id)]
+
+
+def result(tool: OpenTool) -> ToolResult:
+    back = tool.returned
+    return ToolResult(tool.provider_id, back.result if back else INTERRUPTED, back.is_error if back else True)
+
+
+def interrupted(state: Agent) -> list[Event]:
+    """Tools that a crash cut off: those declared idempotent, then and now, run again; the others are told so."""
+    turn = state.turns.running
+    if turn is None:
+        return []
+    again = {tool.name for tool in state.live.tools if tool.idempotent}
+    encoding = state.live.encoding
+    return [
+        ToolReturned(one.id, turn.id, INTERRUPTED, True, count_tokens(INTERRUPTED, encoding), encoding, "interrupted")
+        for one in open_tools(turn)
+        if not (one.idempotent and one.name in again)
+    ]

@@ -1,0 +1,148 @@
+"""The contract of an actor: three pure functions and a fold; and the one way in which they are run, depth first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from rewake.events import Draft, Event, Millis, Recorded
+from rewake.events.base import identified
+
+S = TypeVar("S")
+
+Key = tuple[Hashable, ...]
+"""Names one attempt at a piece of outside work: `("call", "ada/call/13")`."""
+
+Order = Any
+"""What is wanted of the world, as a frozen value; two orders of one key that differ mean: cancel, and start the new
+one.
+"""
+
+RUNAWAY = 10_000
+"""Events that may follow from one message before the behaviour is taken to be going round in circles."""
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """What comes from outside. `at` is stamped by the shell before it decides: time is an input."""
+
+    at: Millis = 0
+
+
+class Restarted(Command, frozen=True):
+    """A new incarnation begins: what the former one had started is embodied as interrupted."""
+
+
+class Due(Command, frozen=True):
+    """The time of a timer has come; `key` is the order's."""
+
+    key: Key
+
+
+@dataclass(frozen=True)
+class Timer:
+    """An order: tell me when this time comes."""
+
+    due: Millis
+
+
+@dataclass(frozen=True)
+class Follow:
+    """Streams (a name, or a pattern ending in `*`) of which these kinds are folded, and the few of them that ring."""
+
+    stream: str
+    folds: frozenset[type[Event]]
+    rings: frozenset[type[Event]]
+
+    def matches(self, stream: str) -> bool:
+        return stream.startswith(self.stream[:-1]) if self.stream.endswith("*") else stream == self.stream
+
+
+@dataclass(frozen=True)
+class Behaviour(Generic[S]):
+    """An actor as plain functions.
+
+    `code` versions its snapshots. `unmoved` names the followed streams, with the versions that the state has of them, that
+    a decision is true of: it is taken again when one of them has moved.
+    """
+
+    stream: str
+    state: type[S]
+    initial: Callable[[], S]
+    evolve: Callable[[S, Recorded], S]
+    accept: Callable[[S, Any], Sequence[Event]]
+    react: Callable[[S, Recorded], Sequence[Event]]
+    orders: Callable[[S], Mapping[Key, Order]]
+    follows: tuple[Follow, ...] = ()
+    code: str = "1"
+    unmoved: Callable[[S, Sequence[Event]], Mapping[str, int]] | None = None
+
+    def followed(self, recorded: Recorded) -> bool:
+        kind = type(recorded.event)
+        return any(kind in follow.folds and follow.matches(recorded.stream) for follow in self.follows)
+
+    def rung(self, recorded: Recorded) -> bool:
+        kind = type(recorded.event)
+        return any(kind in follow.rings and follow.matches(recorded.stream) for follow in self.follows)
+
+
+@dataclass
+class Position(Generic[S]):
+    """Where an actor stands: its state at a version of its stream, and how far it has read what it follows."""
+
+    state: S
+    version: int = 0
+    at: Millis = 0
+    read: int = 0
+
+    def copy(self) -> Position[S]:
+        return Position(self.state, self.version, self.at, self.read)
+
+
+class Runaway(RuntimeError):
+    """A behaviour kept deciding: its events never came to an end."""
+
+
+def embody(
+    behaviour: Behaviour[S],
+    here: Position[S],
+    drafts: list[Draft],
+    events: Sequence[Event],
+    *,
+    cause: int | None = None,
+    within: int | None = None,
+) -> None:
+    """Take in events and, before each one's next sibling, all that follows from it."""
+    for event in events:
+        if len(drafts) > RUNAWAY:
+            raise Runaway(f"{behaviour.stream}: more than {RUNAWAY} events follow from one message")
+        here.version += 1
+        event = identified(event, behaviour.stream, here.version)
+        recorded = Recorded(0, here.at, behaviour.stream, here.version, None, here.read, event)
+        index = len(drafts)
+        drafts.append(Draft(event, here.at, here.read, cause, within))
+        here.state = behaviour.evolve(here.state, recorded)
+        embody(behaviour, here, drafts, behaviour.react(here.state, recorded), within=index)
+
+
+def command(behaviour: Behaviour[S], here: Position[S], drafts: list[Draft], said: Command) -> None:
+    """Decide on what came from outside."""
+    embody(behaviour, here, drafts, behaviour.accept(here.state, said))
+
+
+def consume(behaviour: Behaviour[S], here: Position[S], drafts: list[Draft], recorded: Recorded) -> None:
+    """Take in an event of a followed stream, and decide what follows from it."""
+    fold(behaviour, here, recorded)
+    embody(behaviour, here, drafts, behaviour.react(here.state, recorded), cause=recorded.seq)
+
+
+def fold(behaviour: Behaviour[S], here: Position[S], recorded: Recorded) -> None:
+    """Take in an event without deciding anything: one's own, or a followed one."""
+    here.state = behaviour.evolve(here.state, recorded)
+    if recorded.stream == behaviour.stream:
+        here.version, here.at = recorded.version, max(here.at, recorded.at)
+        here.read = max(here.read, recorded.read)
+    else:
+        here.read = max(here.read, recorded.seq)

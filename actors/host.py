@@ -1,0 +1,77 @@
+"""The host: the process's start and stop, and the actors that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rewake.actors.behaviour import Behaviour, Command, Key, Order, Restarted
+from rewake.events import ActorFailed, ActorParked, Alerted, Event, HostStarted, HostStopped, Millis, Recorded
+from rewake.projections import host as projection
+from rewake.projections.host import Host, failures
+
+PARKED_AFTER = 3
+"""Failures in a row on the same thing after which an actor is parked."""
+ERROR_CHARS = 2_000
+
+
+class Opened(Command, frozen=True):
+    """A process has opened the log to write; the options are those that decisions read."""
+
+    version: str
+    epoch: int
+    max_in_flight: int
+    maintenance_ms: Millis
+
+
+class Closing(Command, frozen=True):
+    """An orderly stop; `pending` wakes are still owed."""
+
+    pending: int = 0
+
+
+class Raised(Command, frozen=True):
+    """An actor raised: on an event (`on`, its seq) or on a command."""
+
+    stream: str
+    error: str
+    on: int | None = None
+    command: str = ""
+
+
+def host() -> Behaviour[Host]:
+    """The behaviour of the host."""
+    return Behaviour(
+        stream="host",
+        state=Host,
+        initial=Host,
+        evolve=projection.evolve,
+        accept=accept,
+        react=react,
+        orders=orders,
+    )
+
+
+def accept(state: Host, command: Command) -> Sequence[Event]:
+    match command:
+        case Opened(version, epoch, in_flight, maintenance):
+            return [HostStarted(version, epoch, in_flight, maintenance)]
+        case Closing(pending):
+            return [HostStopped(pending)]
+        case Raised(stream, error, on, said):
+            return [ActorFailed(stream, error[:ERROR_CHARS], failures(state, stream, on, said) + 1, on, said)]
+        case Restarted():
+            return []
+        case _:
+            raise TypeError(f"host takes no {type(command).__name__}")
+
+
+def react(state: Host, recorded: Recorded) -> Sequence[Event]:
+    match recorded.event:
+        case ActorFailed(stream, error, count, at) if count >= PARKED_AFTER and stream not in state.parked:
+            return [ActorParked(stream, error, at), Alerted("parked", f"{stream} is parked: {error}")]
+        case _:
+            return []
+
+
+def orders(state: Host) -> Mapping[Key, Order]:
+    return {}

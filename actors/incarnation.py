@@ -1,0 +1,206 @@
+"""One life of an actor: rebuilt from the log, it decides, takes in what was recorded, and says what is to start and stop.
+
+No threads, no clock, no log of its own: the pykka shell and the simulation both drive this.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from rewake.actors import snapshots
+from rewake.actors.behaviour import Behaviour, Command, Key, Order, Position, command, consume, fold
+from rewake.events import Append, Draft, Log, Millis, Recorded, RewakeError, Snapshot
+from rewake.events.base import kind_of
+
+S = TypeVar("S")
+
+SNAPSHOT_EVERY = 1_000
+"""Events of its own stream after which an actor is snapshot."""
+
+
+@dataclass
+class Asked:
+    """A command, and who is told what became of it: the events that it was embodied as, with the state; or the error."""
+
+    command: Command
+    answer: Callable[[Answer | BaseException], None] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command led to: its events, in order, and the state that its actor then had."""
+
+    recorded: tuple[Recorded, ...]
+    state: Any
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What a decision broke on: a followed event, or a command."""
+
+    error: BaseException
+    recorded: Recorded | None = None
+    asked: Asked | None = None
+
+
+@dataclass
+class Batch(Generic[S]):
+    """What several messages were decided to, for one append."""
+
+    here: Position[S]
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    consumed: int = 0
+    answers: list[tuple[Asked, int, int, BaseException | None]] = field(
+        default_factory=list[tuple[Asked, int, int, BaseException | None]]
+    )
+    failures: list[Failed] = field(default_factory=list[Failed])
+    unmoved: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass
+class Changes:
+    """What a new state wants started and stopped."""
+
+    start: list[tuple[Key, Order]]
+    cancel: list[Key]
+
+
+class Incarnation(Generic[S]):
+    """An actor's state, its feed of followed events, and the orders that it has started."""
+
+    def __init__(self, behaviour: Behaviour[S], log: Log) -> None:
+        self.behaviour = behaviour
+        self.feed: deque[Recorded] = deque()
+        self.started: dict[Key, Order] = {}
+        head = log.head()
+        self.offered = head
+        self.here, self.saved = recover(behaviour, log, head)
+        self.feed.extend(followed(behaviour, log, self.here.read, head))
+
+    @property
+    def state(self) -> S:
+        return self.here.state
+
+    @property
+    def stream(self) -> str:
+        return self.behaviour.stream
+
+    def offer(self, recorded: Recorded) -> bool:
+        """Take an event that was published; true when it rings. One that was read at the start is dropped."""
+        if recorded.seq <= self.offered:
+            return False
+        self.offered = recorded.seq
+        self.feed.append(recorded)
+        return self.behaviour.rung(recorded)
+
+    def decide(self, events: Sequence[Recorded], asked: Sequence[Asked], now: Millis) -> Batch[S]:
+        """Decide followed events, then commands, one by one. One that raises is cut off with its events."""
+        batch = Batch(self.here.copy())
+        batch.here.at = max(batch.here.at, now)
+        for recorded in events:
+            error = self._tried(batch, consume, recorded)
+            if error:
+                batch.failures.append(Failed(error, recorded=recorded))
+                return batch
+            batch.consumed += 1
+        for one in asked:
+            before = len(batch.drafts)
+            error = self._tried(batch, command, replace(one.command, at=batch.here.at))
+            batch.answers.append((one, before, len(batch.drafts), error))
+            if error and not isinstance(error, RewakeError):
+                batch.failures.append(Failed(error, asked=one))
+        if self.behaviour.unmoved and batch.drafts:
+            decided = [draft.event for draft in batch.drafts]
+            batch.unmoved = self.behaviour.unmoved(self.here.state, decided)
+        return batch
+
+    def _tried(self, batch: Batch[S], decide: Callable[..., None], said: Any) -> BaseException | None:
+        before, kept = batch.here.copy(), len(batch.drafts)
+        try:
+            decide(self.behaviour, batch.here, batch.drafts, said)
+        except BaseException as error:
+            batch.here = before
+            del batch.drafts[kept:]
+            return error
+        return None
+
+    def append(self, batch: Batch[S]) -> Append:
+        return Append(self.stream, self.here.version, tuple(batch.drafts), batch.unmoved)
+
+    def adopt(self, batch: Batch[S], recorded: Sequence[Recorded]) -> None:
+        """The batch is on disk: its state is the state. Whoever asked is answered by `answer`."""
+        self.here = batch.here
+        for _ in range(batch.consumed):
+            self.feed.popleft()
+
+    def reconcile(self) -> Changes:
+        """The orders that are new or other than they were, and the keys that are gone."""
+        wanted = self.behaviour.orders(self.here.state)
+        cancel = [key for key, order in self.started.items() if key not in wanted or wanted[key] != order]
+        for key in cancel:
+            del self.started[key]
+        start = [(key, order) for key, order in wanted.items() if key not in self.started]
+        self.started.update(start)
+        return Changes(start, cancel)
+
+    def snapshot(self, *, every: int = SNAPSHOT_EVERY) -> Snapshot | None:
+        """The state to keep, when its tail has grown long enough."""
+        if self.here.version - self.saved < every or not self.here.version:
+            return None
+        self.saved = self.here.version
+        here, behaviour = self.here, self.behaviour
+        return Snapshot(self.stream, here.version, here.read, behaviour.code, snapshots.encode(here.state))
+
+
+def answer(batch: Batch[Any], recorded: Sequence[Recorded]) -> None:
+    """Tell whoever asked: the events of their command, or why there are none."""
+    for asked, start, stop, error in batch.answers:
+        if asked.answer:
+            asked.answer(error if error else Answer(tuple(recorded[start:stop]), batch.here.state))
+
+
+def recover(behaviour: Behaviour[S], log: Log, head: int) -> tuple[Position[S], int]:
+    """Where the actor stood: the newest valid snapshot, its own events after it, and what it had read of the others.
+
+    Also the version of the snapshot taken. One of another code version gives only how far had been read.
+    """
+    here, saved, read = Position(behaviour.initial()), 0, 0
+    for snapshot in log.snapshots(behaviour.stream):
+        read = max(read, snapshot.read)
+        state = restored(behaviour, snapshot)
+        if state is not None:
+            here, saved = Position(state, snapshot.version, read=snapshot.read), snapshot.version
+            break
+    since = here.read
+    for recorded in log.read(stream=behaviour.stream, until=head):
+        if recorded.version > here.version:
+            fold(behaviour, here, recorded)
+    until = max(read, here.read)
+    for recorded in followed(behaviour, log, since, until):
+        fold(behaviour, here, recorded)
+    here.read = until
+    return here, saved
+
+
+def restored(behaviour: Behaviour[S], snapshot: Snapshot) -> S | None:
+    if snapshot.code != behaviour.code:
+        return None
+    try:
+        return snapshots.decode(snapshot.state, behaviour.state)
+    except msgspec.MsgspecError:
+        return None
+
+
+def followed(behaviour: Behaviour[Any], log: Log, after: int, until: int) -> Iterator[Recorded]:
+    """What the actor follows, of all streams, in the order of the log."""
+    feeds = [
+        log.read(after, follow.stream, [kind_of(kind) for kind in follow.folds], until) for follow in behaviour.follows
+    ]
+    return heapq.merge(*feeds, key=lambda recorded: recorded.seq)

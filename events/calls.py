@@ -1,0 +1,71 @@
+"""Calls to a provider: ordered, answered, failed, found without an outcome."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from rewake.events.base import AgentEvent, Millis, Tokens
+from rewake.events.messages import Blocks
+from rewake.events.turns import Failure
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """What a provider says that a call used: `input` is all of the input, `cached` the part of it read from a cache."""
+
+    input: Tokens
+    output: Tokens
+    cached: Tokens = 0
+    reasoning: Tokens = 0
+
+
+class InferenceRequested(AgentEvent, frozen=True, tag="inference_requested"):
+    """A call is ordered; it is sent only once this is on disk. `estimate` and `payload` price all that it sends."""
+
+    MINTS: ClassVar[tuple[str, str]] = ("call", "call")
+
+    turn: str
+    step: int
+    provider: str
+    model: str
+    max_tokens: Tokens
+    call: str = ""
+    purpose: Literal["turn", "fold"] = "turn"
+    connection: str = ""
+    tools: tuple[str, ...] = ()
+    digest: str = ""
+    estimate: Tokens = 0
+    payload: Tokens = 0
+    encoding: str = ""
+
+
+class InferenceCompleted(AgentEvent, frozen=True, tag="inference_completed"):
+    """The answer, once. `gate_version` is the gate's when the call was sent."""
+
+    call: str
+    blocks: Blocks
+    stop_reason: str
+    usage: Usage | None = None
+    provider: str = ""
+    model: str = ""
+    gate_version: int = 0
+
+
+class InferenceFailed(AgentEvent, frozen=True, tag="inference_failed"):
+    """The call failed. `retry_ms` is the error policy's delay, asked where the failure came in; None: it gives up."""
+
+    call: str
+    error: Failure
+    emitted: bool = False
+    retry_ms: Millis | None = None
+    provider: str = ""
+    model: str = ""
+    gate_version: int = 0
+
+
+class InferenceInterrupted(AgentEvent, frozen=True, tag="inference_interrupted"):
+    """Found at a restart without an outcome: it may or may not have reached the provider."""
+
+    call: str
+    why: str = "restart"

@@ -1,0 +1,97 @@
+"""What the model is shown: a plan that fits, or a refusal, and what the provider's counts say of our prices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from rewake.events.base import AgentEvent, Tokens
+
+
+class Stretch(Struct, frozen=True, array_like=True):
+    """Consecutive messages shown alike: raw at level 0, each by its level-k summary above.
+
+    Both ends are message ids.
+    """
+
+    level: int
+    first: str
+    last: str
+
+
+class Overhead(Struct, frozen=True, omit_defaults=True):
+    """What a request sends beside its history, in tokens."""
+
+    system: Tokens = 0
+    tools: Tokens = 0
+    injections: Tokens = 0
+    messages: Tokens = 0
+
+    @property
+    def total(self) -> Tokens:
+        return self.system + self.tools + self.injections + self.messages
+
+
+Bound = Literal["budget", "window"]
+
+
+class Compiled(AgentEvent, frozen=True, tag="compiled"):
+    """The context fits. `plan` and `note` are enough to render the same request from the log.
+
+    `room` is what the budget leaves for the conversation, `tokens` what the plan takes of it. `folded` is how many summaries
+    this plan shows, `demand` the stretches it would rather have had a summary for.
+    """
+
+    turn: str
+    attempt: int
+    plan: tuple[Stretch, ...]
+    digest: str
+    tokens: Tokens
+    room: Tokens
+    encoding: str
+    window_room: Tokens | None = None
+    overhead: Overhead = Overhead()
+    multiplier: float = 1.0
+    folded: int = 0
+    demand: tuple[Stretch, ...] = ()
+    note: str = ""
+    probe: bool = False
+
+
+class Refused(AgentEvent, frozen=True, tag="refused"):
+    """The context does not fit. `mandatory` must stay, `shortfall` is what is over; `compressible`: summaries can
+    help.
+    """
+
+    turn: str
+    attempt: int
+    why: Literal["over_budget", "window_full", "uncovered"]
+    tokens: Tokens
+    room: Tokens
+    encoding: str
+    binding: Bound = "budget"
+    mandatory: Tokens = 0
+    shortfall: Tokens = 0
+    compressible: bool = False
+    window_room: Tokens | None = None
+    overhead: Overhead = Overhead()
+    multiplier: float = 1.0
+    demand: tuple[Stretch, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class CalibrationSampled(AgentEvent, frozen=True, tag="calibration_sampled"):
+    """One count by the provider beside what the same request was priced at. `prices` is the price table's version."""
+
+    call: str
+    provider: str
+    model: str
+    encoding: str
+    prices: int
+    priced: Tokens
+    overhead: Tokens
+    counted: Tokens
+    offset: Tokens = 0
+    accepted: bool = True
+    why: str = ""

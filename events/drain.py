@@ -1,0 +1,115 @@
+"""Background compression of one agent's history: the stream `drain/<name>`."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from rewake.events.base import Event, Millis, Tokens
+from rewake.events.calls import Usage
+from rewake.events.turns import Failure
+
+PassEnd = Literal["dry", "ticks", "paused", "stopped"]
+
+
+class Work(Struct, frozen=True, omit_defaults=True):
+    """A piece of compression: a chunk of messages (level 1) or a merge of summaries, `first` to `last` message covered.
+
+    `sources` are the ids read, `digest` what they said: when either changed the summary does not apply.
+    """
+
+    level: int
+    first: str
+    last: str
+    sources: tuple[str, ...]
+    digest: str
+    tokens: Tokens
+
+
+class DrainKicked(Event, frozen=True, tag="drain_kicked"):
+    """A pass is wanted at once, and why; at most `ticks` calls."""
+
+    why: str
+    ticks: int
+
+
+class DrainDue(Event, frozen=True, tag="drain_due"):
+    """The pause between two passes, or after a failure, is over."""
+
+
+class CompressionRequested(Event, frozen=True, tag="compression_requested"):
+    """A summary is ordered; it is sent only once this is on disk."""
+
+    MINTS: ClassVar[tuple[str, str]] = ("id", "compression")
+
+    work: Work
+    provider: str
+    model: str
+    attempt: int = 1
+    id: str = ""
+
+
+class CompressionHeld(Event, frozen=True, tag="compression_held"):
+    """Not sent: the gate closed first."""
+
+    id: str
+    gate_version: int
+
+
+class Compressed(Event, frozen=True, tag="compressed"):
+    """A summary: `text` stands for the messages of `work`, priced `tokens`. `request` is the order that it answers."""
+
+    MINTS: ClassVar[tuple[str, str]] = ("summary", "summary")
+
+    request: str
+    work: Work
+    text: str
+    tokens: Tokens
+    encoding: str
+    summary: str = ""
+    usage: Usage | None = None
+    gate_version: int = 0
+
+
+class CompressionFailed(Event, frozen=True, tag="compression_failed"):
+    """No summary. `transient` failures are tried again at `retry_at`; the others are evidence against the request."""
+
+    id: str
+    work: Work
+    error: Failure
+    attempt: int
+    transient: bool = False
+    retry_at: Millis | None = None
+    gate_version: int = 0
+
+
+class CompressionDiscarded(Event, frozen=True, tag="compression_discarded"):
+    """The answer is not used: what it was made from changed meanwhile. No failure."""
+
+    id: str
+    work: Work
+    why: str
+
+
+class Quarantined(Event, frozen=True, tag="quarantined"):
+    """This work failed for good: its messages stay raw until it is released."""
+
+    work: Work
+    why: str
+
+
+class Released(Event, frozen=True, tag="released"):
+    """Quarantined work may be tried again."""
+
+    digests: tuple[str, ...]
+    why: str
+
+
+class DrainPassed(Event, frozen=True, tag="drain_passed"):
+    """A pass ended: the calls it made, whether work is left, and why it stopped; the next one may begin at `next_at`."""
+
+    ticks: int
+    pending: bool
+    why: PassEnd
+    next_at: Millis

@@ -1,0 +1,199 @@
+"""Every error that rewake raises, with the numbers in fields.
+
+RewakeError
+├── InvalidSetting, InvalidContent, EventTooLarge, UnknownAgent     what was asked is not possible: nothing was appended
+├── BudgetInfeasible, TurnNotRunning, AgentBusy, NoWake             refused as things stand: nothing was appended
+├── CalledFromInside, ActorParked, RuntimeStopped, Quiesced
+└── LogError
+    ├── LogInUse, NotALog, LogCorrupt                               the log does not open, or is damaged
+    ├── StreamConflict, StreamMoved                                 an append met another writer: nothing was written
+    └── LogFailed ── LogFull, Fenced                                a commit failed: the runtime stops
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RewakeError(Exception):
+    """The root of all; `fields` are the numbers and names that the message is made of."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+class InvalidSetting(RewakeError):
+    """A setting that can not be: its `name`, the `value` given and `why` not."""
+
+    name: str
+    value: Any
+    why: str
+
+    def __init__(self, name: str, value: Any, why: str) -> None:
+        super().__init__(f"{name} = {value!r}: {why}", name=name, value=value, why=why)
+
+
+class InvalidContent(RewakeError):
+    """Content that is no text or blocks that a message can have."""
+
+    why: str
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, why=why)
+
+
+class EventTooLarge(RewakeError):
+    """An event would be `size` bytes encoded; `limit` is the most that one may have."""
+
+    size: int
+    limit: int
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"the event would be {size:,} bytes; at most {limit:,} are taken", size=size, limit=limit)
+
+
+class UnknownAgent(RewakeError):
+    """No agent of that name runs here."""
+
+    agent: str
+
+    def __init__(self, agent: str, why: str = "no agent of that name was started") -> None:
+        super().__init__(f"{agent!r}: {why}", agent=agent)
+
+
+class BudgetInfeasible(RewakeError):
+    """The history does not fit the budget asked for: `tokens` against `room`.
+
+    `allow_infeasible=True` makes the cut all the same.
+    """
+
+    agent: str
+    tokens: int
+    room: int
+    bound: int
+
+    def __init__(self, agent: str, tokens: int, room: int, bound: int) -> None:
+        super().__init__(
+            f"{agent}: the context takes {tokens:,} tokens, the budget would leave room for {room:,} "
+            f"(at most {bound:,} with grace); allow_infeasible=True cuts it all the same",
+            agent=agent,
+            tokens=tokens,
+            room=room,
+            bound=bound,
+        )
+
+
+class TurnNotRunning(RewakeError):
+    """The turn named is not the one that runs."""
+
+    turn: str
+
+    def __init__(self, turn: str) -> None:
+        super().__init__(f"{turn} does not run", turn=turn)
+
+
+class AgentBusy(RewakeError):
+    """The agent is in a turn: what was asked needs it idle."""
+
+    agent: str
+    turn: str
+
+    def __init__(self, agent: str, turn: str) -> None:
+        super().__init__(f"{agent} is in {turn}", agent=agent, turn=turn)
+
+
+class NoWake(RewakeError):
+    """The receipt has no wake, so no turn is owed for it."""
+
+
+class CalledFromInside(RewakeError):
+    """The call would wait for the caller's own turn."""
+
+
+class ActorParked(RewakeError):
+    """The actor of `stream` failed three times on the same thing and takes nothing more until a new start."""
+
+    stream: str
+
+    def __init__(self, stream: str, error: str = "") -> None:
+        super().__init__(f"{stream} is parked: {error}", stream=stream, error=error)
+
+
+class RuntimeStopped(RewakeError):
+    """The runtime has stopped, or never started; nothing was appended."""
+
+
+class Quiesced(RewakeError):
+    """The host is quiesced; nothing was appended."""
+
+
+class LogError(RewakeError):
+    """Something about the log itself."""
+
+
+class LogInUse(LogError):
+    """Another process, or another runtime of this one, writes this log: its `pid`, and `since` when (UTC
+    milliseconds).
+    """
+
+    pid: int | None
+    since: int | None
+
+    def __init__(self, path: str, pid: int | None, since: int | None) -> None:
+        super().__init__(f"{path} is written by process {pid}", path=path, pid=pid, since=since)
+
+
+class NotALog(LogError):
+    """The file is there and is no log of rewake's, or is one of a newer format."""
+
+    path: str
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}", path=path, why=why)
+
+
+class LogCorrupt(LogError):
+    """The log is damaged at `seq`."""
+
+    seq: int
+    reason: str
+
+    def __init__(self, seq: int, reason: str) -> None:
+        super().__init__(f"event {seq}: {reason}", seq=seq, reason=reason)
+
+
+class StreamConflict(LogError):
+    """The stream's head is not the one that the writer expected: another writer was there."""
+
+    stream: str
+    expected: int
+    actual: int
+
+    def __init__(self, stream: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"{stream}: expected version {expected}, actual {actual}", stream=stream, expected=expected, actual=actual
+        )
+
+
+class StreamMoved(StreamConflict):
+    """A stream that the decision depended on (`unmoved`) has moved."""
+
+
+class LogFailed(LogError):
+    """A commit failed (`reason`): nothing of it is in the log, and the runtime stops."""
+
+    reason: str
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, reason=reason)
+
+
+class LogFull(LogFailed):
+    """There is no space left for the log."""
+
+
+class Fenced(LogFailed):
+    """A newer process has taken the log over."""

@@ -1,0 +1,103 @@
+"""What is said: the blocks of a message, and the events that put messages into a conversation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+
+from rewake.events.base import AgentEvent, Tokens
+
+Role = Literal["user", "assistant", "system"]
+
+
+class Block(Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """A part of a message."""
+
+
+class Text(Block, frozen=True, tag="text"):
+    """Plain text."""
+
+    text: str
+
+
+class ToolCall(Block, frozen=True, tag="tool_call"):
+    """The model asks for a tool. `id` is the provider's and may repeat within a conversation."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class ToolResult(Block, frozen=True, tag="tool_result"):
+    """What the tool gave back for the call `id` of the message before."""
+
+    id: str
+    content: str
+    is_error: bool = False
+
+
+class Image(Block, frozen=True, tag="image"):
+    """A picture: its media type and base64 data, or a URL."""
+
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+
+
+class Reasoning(Block, frozen=True, tag="reasoning"):
+    """The model's own reasoning; `signature` goes back to the provider that signed it, byte for byte."""
+
+    text: str
+    signature: str = ""
+
+
+AnyBlock = Text | ToolCall | ToolResult | Image | Reasoning
+Blocks = tuple[AnyBlock, ...]
+
+
+class MessageAdded(AgentEvent, frozen=True, tag="message_added"):
+    """A message is in the conversation, or waits (`deferred`) for the running turn's next boundary.
+
+    `tokens` is its price in `encoding`. `turn` names the turn that made it (an answer, a round of results, a marker);
+    a message from outside has none. `cue` is the request-only user line that prompted this answer, priced `cue_tokens`.
+    """
+
+    MINTS: ClassVar[tuple[str, str]] = ("id", "msg")
+
+    role: Role
+    blocks: Blocks
+    tokens: Tokens
+    encoding: str
+    id: str = ""
+    author: str | None = None
+    channel: str | None = None
+    turn: str | None = None
+    partial: bool = False
+    deferred: bool = False
+    cue: str = ""
+    cue_tokens: Tokens = 0
+    dedupe_key: str | None = None
+
+
+class MessagePlaced(AgentEvent, frozen=True, tag="message_placed"):
+    """Deferred messages enter the conversation at a boundary, in this order."""
+
+    ids: tuple[str, ...]
+
+
+class MessageEdited(AgentEvent, frozen=True, tag="message_edited"):
+    """A message has other blocks from here on."""
+
+    id: str
+    blocks: Blocks
+    tokens: Tokens
+    encoding: str
+    by: str | None = None
+
+
+class MessageRemoved(AgentEvent, frozen=True, tag="message_removed"):
+    """A message is no longer part of the conversation."""
+
+    id: str
+    by: str | None = None

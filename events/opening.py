@@ -1,0 +1,102 @@
+"""Opening a log's file: what it must be, what it may become, and how SQLite's refusals read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+
+from rewake.events import schema
+from rewake.events.errors import LogCorrupt, LogError, LogFailed, LogFull, NotALog
+
+POLL = 0.01
+
+
+def connect(path: str, mode: str, busy_timeout: float) -> sqlite3.Connection:
+    """A connection in SQLite's `mode`, that waits for other connections' locks and begins no transaction by itself."""
+    uri = schema.uri(path, mode)
+    return sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
+
+
+def use_wal(conn: sqlite3.Connection, patience: float) -> None:
+    """Write ahead from here on. SQLite itself does not wait for a lock here, so this does."""
+    deadline = time.monotonic() + patience
+    while conn.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            conn.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL)
+
+
+def ensure(path: str, readonly: bool, busy_timeout: float) -> None:
+    """Raises NotALog unless there is a log at `path`, or one could be made there."""
+    try:
+        if why := absent(path):
+            if readonly or not possible(path):
+                raise NotALog(path, why)
+            with closing(connect(path, "rwc", busy_timeout)) as conn:
+                schema.create(conn)
+                use_wal(conn, busy_timeout)
+        with closing(connect(path, "ro", busy_timeout)) as conn:
+            schema.check(conn, path)
+    except sqlite3.Error as error:
+        raise unopened(error, path) from error
+
+
+def absent(path: str) -> str | None:
+    """Why there is nothing to read, if so. The file is not opened: closing it would drop SQLite's own locks on it."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return "there is no such file" if os.path.isdir(os.path.dirname(path)) else "there is no such directory"
+    except OSError as error:
+        return error.strerror or str(error)
+    if not os.path.isfile(path):
+        return "it is not a file"
+    return None if status.st_size else "it is an empty file"
+
+
+def possible(path: str) -> bool:
+    """Whether a log could be made where nothing is."""
+    return os.path.isfile(path) or (not os.path.lexists(path) and os.path.isdir(os.path.dirname(path)))
+
+
+def unopened(error: sqlite3.Error, path: str) -> LogError:
+    """Why a file does not open."""
+    match code(error):
+        case sqlite3.SQLITE_NOTADB:
+            return NotALog(path, "it is no SQLite database")
+        case sqlite3.SQLITE_CORRUPT:
+            return LogCorrupt(0, f"{path} is damaged: {error}")
+        case _:
+            return failed(error, path)
+
+
+def failed(error: sqlite3.Error, path: str) -> LogFailed:
+    """Why a commit failed."""
+    match code(error):
+        case sqlite3.SQLITE_FULL:
+            return LogFull(f"{path}: no space left ({error})")
+        case sqlite3.SQLITE_IOERR if no_space(path):
+            return LogFull(f"{path}: no space left ({error})")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return LogFailed(f"busy: another connection holds a lock on {path} ({error})")
+        case _:
+            return LogFailed(f"{path}: {error}")
+
+
+def code(error: sqlite3.Error) -> int:
+    """SQLite's primary code; 0 for what Python's own module raises."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def no_space(path: str) -> bool:
+    """Whether the file system has less than a page left."""
+    try:
+        status = os.statvfs(os.path.dirname(path))
+    except (OSError, AttributeError):
+        return False
+    return status.f_bavail * status.f_frsize < 4096

@@ -1,0 +1,78 @@
+"""The end of a log's file: where it stands, the last append when it is torn, the snapshots that lean on it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from rewake.events.log import Row, Snapshot
+from rewake.events.placing import Heads, chained
+from rewake.events.schema import unlocked
+
+ROWS = """SELECT log.seq, at, name, version, cause, read, kind, data, rest, digest
+FROM log JOIN streams ON streams.id = stream WHERE log.seq > ? ORDER BY log.seq"""
+
+LAST = """SELECT name, version, at FROM streams JOIN log ON stream = streams.id
+WHERE version = (SELECT max(version) FROM log WHERE stream = streams.id) ORDER BY streams.id"""
+
+
+def heads(conn: sqlite3.Connection) -> Heads:
+    """Where the log stands."""
+    seq, digest = conn.execute("SELECT seq, digest FROM log ORDER BY seq DESC LIMIT 1").fetchone() or (0, b"")
+    last: list[tuple[str, int, int]] = conn.execute(LAST).fetchall()
+    return Heads(
+        seq, max((at for _, _, at in last), default=0), digest or b"", {name: version for name, version, _ in last}
+    )
+
+
+def cut_back(conn: sqlite3.Connection) -> int:
+    """Cut a torn last append; how many events that were."""
+    whole = conn.execute("SELECT seq, rest, digest FROM log ORDER BY seq DESC LIMIT 1").fetchone()
+    if whole is None or (whole[1] == 0 and whole[2] is not None):
+        return 0
+    (end,) = conn.execute("SELECT seq FROM log WHERE rest = 0 ORDER BY seq DESC LIMIT 1").fetchone() or (0,)
+    truncate(conn, end)
+    return whole[0] - end
+
+
+def truncate(conn: sqlite3.Connection, kept: int) -> None:
+    """Forget what is behind seq `kept`; where that cuts a commit, its digest is made anew."""
+    with unlocked(conn):
+        forget(conn, kept)
+        before = conn.execute(
+            "SELECT seq, digest FROM log WHERE digest IS NOT NULL ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        seq, digest = before or (0, b"")
+        if rows := [Row(*row) for row in conn.execute(ROWS, (seq,))]:
+            conn.execute("UPDATE log SET digest = ? WHERE seq = ?", (chained(digest, rows), rows[-1].seq))
+
+
+def tear(conn: sqlite3.Connection) -> int:
+    """Lose the second half of the last append; how many events that were."""
+    (last,) = conn.execute("SELECT seq FROM log ORDER BY seq DESC LIMIT 1").fetchone() or (0,)
+    sql = "SELECT seq FROM log WHERE rest = 0 AND seq < ? ORDER BY seq DESC LIMIT 1"
+    (before,) = conn.execute(sql, (last,)).fetchone() or (0,)
+    kept = before + (last - before) // 2
+    with unlocked(conn):
+        forget(conn, kept)
+    return last - kept
+
+
+def forget(conn: sqlite3.Connection, kept: int) -> None:
+    """Delete what is behind seq `kept`, and the snapshots that lean on it."""
+    conn.execute("DELETE FROM log WHERE seq > ?", (kept,))
+    conn.execute(
+        """DELETE FROM snapshots WHERE read > ? OR version > coalesce((SELECT max(log.version) FROM log
+        JOIN streams ON streams.id = log.stream WHERE streams.name = snapshots.stream), 0)""",
+        (kept,),
+    )
+
+
+def save(conn: sqlite3.Connection, snapshot: Snapshot) -> None:
+    """Keep a snapshot and the newest before it."""
+    values = (snapshot.stream, snapshot.version, snapshot.read, snapshot.code, snapshot.state)
+    conn.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", values)
+    conn.execute(
+        """DELETE FROM snapshots WHERE stream = ? AND rowid NOT IN
+        (SELECT rowid FROM snapshots WHERE stream = ? ORDER BY version DESC, read DESC LIMIT 2)""",
+        (snapshot.stream, snapshot.stream),
+    )

@@ -1,0 +1,1 @@
+"""What it means: pure folds over events, and the questions asked of them."""

@@ -1,0 +1,272 @@
+"""Compression of one agent's history: the summaries, the work in flight, what failed, and what is pending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pyrsistent import PMap, PVector, pmap, pvector
+
+from rewake.events import (
+    Compressed,
+    CompressionDiscarded,
+    CompressionFailed,
+    CompressionHeld,
+    CompressionRequested,
+    DrainKicked,
+    DrainPassed,
+    Event,
+    Millis,
+    Quarantined,
+    Recorded,
+    Released,
+    Settings,
+    Stretch,
+    Tokens,
+    Work,
+)
+from rewake.projections.conversation import Conversation, closes, digest
+from rewake.projections.settings import bound
+
+NAME = "compression"
+KINDS: frozenset[type[Event]] = frozenset(
+    {
+        Compressed,
+        CompressionDiscarded,
+        CompressionFailed,
+        CompressionHeld,
+        CompressionRequested,
+        DrainKicked,
+        DrainPassed,
+        Quarantined,
+        Released,
+    }
+)
+SMALLEST_CHUNK = 4
+"""Messages that a chunk has at least, unless a refusal wants it sooner."""
+
+
+class Summary(Struct, frozen=True):
+    """Stands for the messages of `work`; `tokens` is what showing it costs."""
+
+    id: str
+    work: Work
+    text: str
+    tokens: Tokens
+
+
+class Pass(Struct, frozen=True):
+    """A pass of the drain: the calls it may still make, those it made, and why it began."""
+
+    left: int
+    made: int = 0
+    why: str = ""
+
+
+class Compression(Struct, frozen=True):
+    """`summaries` by the first message covered; `open` is in flight; `quarantined` and `attempts` by the work's
+    digest.
+    """
+
+    summaries: PMap[str, Summary] = pmap()
+    order: PVector[str] = pvector()
+    open: CompressionRequested | None = None
+    attempts: PMap[str, int] = pmap()
+    quarantined: PMap[str, Quarantined] = pmap()
+    passing: Pass | None = None
+    pauses: int = 0
+    next_at: Millis = 0
+    passes: int = 0
+    moved_at: Millis = 0
+    revision: int = 0
+
+
+class Unit(Struct, frozen=True):
+    """A stretch of the history, places `start` to `stop` (exclusive), that is shown raw or by `summary`, one or the other.
+
+    `closed`: large enough to be compressed.
+    """
+
+    start: int
+    stop: int
+    tokens: Tokens
+    summary: Summary | None = None
+    closed: bool = False
+
+
+def initial() -> Compression:
+    return Compression()
+
+
+def evolve(state: Compression, recorded: Recorded) -> Compression:
+    event = recorded.event
+    match event:
+        case DrainKicked(why, ticks):
+            going = state.passing or Pass(0)
+            return replace(state, passing=Pass(max(going.left, ticks), going.made, why))
+        case CompressionRequested():
+            going = state.passing or Pass(1)
+            return replace(state, open=event, passing=replace(going, left=going.left - 1, made=going.made + 1))
+        case Compressed(_, work, text, tokens):
+            summary = Summary(event.summary, work, text, tokens)
+            done = replace(state, open=None, pauses=0, attempts=state.attempts.discard(work.digest))
+            kept = state.summaries.set(work.first, summary)
+            moved = {"moved_at": recorded.at, "revision": recorded.version}
+            return replace(done, summaries=kept, order=state.order.append(event.summary), **moved)
+        case CompressionFailed(_, work, _, attempt, transient):
+            if transient:
+                return replace(state, open=None, pauses=state.pauses + 1)
+            return replace(state, open=None, attempts=state.attempts.set(work.digest, attempt))
+        case CompressionDiscarded() | CompressionHeld():
+            return replace(state, open=None)
+        case Quarantined(work):
+            quarantined = state.quarantined.set(work.digest, event)
+            return replace(state, quarantined=quarantined, moved_at=recorded.at, revision=recorded.version)
+        case Released(digests):
+            left = state.quarantined
+            for one in digests:
+                left = left.discard(one)
+            return replace(state, quarantined=left, attempts=pmap(), revision=recorded.version)
+        case DrainPassed(_, pending, _, next_at):
+            revision = state.revision if pending else recorded.version
+            return replace(state, passing=None, next_at=next_at, passes=recorded.version, revision=revision)
+        case _:
+            return state
+
+
+def rows(state: Compression) -> list[dict[str, Any]]:
+    done = [
+        {"id": one.id, "state": "summary", "level": one.work.level, "first": one.work.first, "last": one.work.last}
+        | {"sources": len(one.work.sources), "source_tokens": one.work.tokens, "tokens": one.tokens, "text": one.text}
+        for one in sorted(state.summaries.values(), key=lambda one: state.order.index(one.id))
+    ]
+    stuck = [
+        {"id": digest, "state": "quarantined", "level": one.work.level, "first": one.work.first, "last": one.work.last}
+        | {"sources": len(one.work.sources), "source_tokens": one.work.tokens, "tokens": None, "text": one.why}
+        for digest, one in sorted(state.quarantined.items())
+    ]
+    open = state.open
+    flying = [
+        {"id": open.id, "state": "requested", "level": open.work.level, "first": open.work.first}
+        | {"last": open.work.last, "sources": len(open.work.sources), "source_tokens": open.work.tokens}
+        | {"tokens": None, "text": ""}
+        for _ in range(1)
+        if open
+    ]
+    return done + stuck + flying
+
+
+def head_end(conversation: Conversation, settings: Settings) -> int:
+    """The place after the head: the first messages, up to `head_window_tokens`, are always raw."""
+    taken, end = 0, 0
+    if settings.head_window_tokens:
+        for place, message in enumerate(conversation.messages[: conversation.newest]):
+            taken += message.shown
+            if taken > settings.head_window_tokens:
+                break
+            if closes(message):
+                end = place + 1
+    return end
+
+
+def tail_start(conversation: Conversation, settings: Settings, limit: Tokens) -> int:
+    """The place where the recent tail begins: at most `recent_window_tokens`, and at most half of what there is room
+    for.
+    """
+    allowed = min(settings.recent_window_tokens, limit // 2)
+    messages, start, taken = conversation.messages, len(conversation.messages), 0
+    for place in range(len(messages) - 1, -1, -1):
+        taken += messages[place].shown
+        if taken > allowed and place < conversation.newest:
+            break
+        if place == 0 or closes(messages[place - 1]):
+            start = place
+    return start
+
+
+def applying(conversation: Conversation, compression: Compression, place: int) -> Summary | None:
+    """The summary that begins at this place, if its messages are all still there and unchanged."""
+    summary = compression.summaries.get(conversation.messages[place].id)
+    if summary is None:
+        return None
+    last = conversation.places.get(summary.work.last, -1)
+    if last - place + 1 != len(summary.work.sources):
+        return None
+    if conversation.edited and conversation.edited.intersection(summary.work.sources):
+        covered = conversation.messages[place : last + 1]
+        return summary if digest(covered) == summary.work.digest else None
+    return summary
+
+
+def units(
+    conversation: Conversation, compression: Compression, settings: Settings, start: int, stop: int, edge: int
+) -> Iterator[Unit]:
+    """The history from `start` to `stop` in stretches that are shown alike; a raw stretch never crosses `edge`."""
+    messages, place, begun, taken = conversation.messages, start, start, 0
+    while place < stop:
+        summary = applying(conversation, compression, place)
+        if begun < place and (summary or place == edge):
+            yield Unit(begun, place, taken, closed=summary is not None)
+            begun, taken = place, 0
+        if summary:
+            end = place + len(summary.work.sources)
+            yield Unit(place, end, sum(one.shown for one in messages[place:end]), summary)
+            place = begun = end
+            continue
+        message = messages[place]
+        taken += message.shown
+        place += 1
+        full = taken >= settings.target_chunk_tokens and place - begun >= SMALLEST_CHUNK
+        if full and closes(message):
+            yield Unit(begun, place, taken, closed=True)
+            begun, taken = place, 0
+    if begun < place:
+        yield Unit(begun, place, taken)
+
+
+def work(conversation: Conversation, start: int, stop: int, tokens: Tokens) -> Work:
+    """A chunk as a piece of work."""
+    covered = conversation.messages[start:stop]
+    ids = tuple(one.id for one in covered)
+    return Work(1, ids[0], ids[-1], ids, digest(covered), tokens)
+
+
+def demanded(
+    conversation: Conversation, compression: Compression, demand: tuple[Stretch, ...]
+) -> Iterator[tuple[int, int]]:
+    """The places of those stretches that a refusal wants a summary for and that have none yet."""
+    for stretch in demand:
+        start, last = conversation.places.get(stretch.first), conversation.places.get(stretch.last)
+        if start is not None and last is not None and applying(conversation, compression, start) is None:
+            yield start, last + 1
+
+
+def next_work(
+    conversation: Conversation, compression: Compression, settings: Settings, demand: tuple[Stretch, ...] = ()
+) -> Work | None:
+    """The next chunk to compress: what a refusal lacks first, then the oldest closed chunk, the newest one held back."""
+    for start, stop in demanded(conversation, compression, demand):
+        tokens = sum(one.shown for one in conversation.messages[start:stop])
+        wanted = work(conversation, start, stop, tokens)
+        if wanted.digest not in compression.quarantined:
+            return wanted
+    first = None
+    start, stop = head_end(conversation, settings), tail_start(conversation, settings, bound(settings))
+    for unit in units(conversation, compression, settings, start, min(stop, conversation.newest), stop):
+        if unit.summary or not unit.closed:
+            continue
+        if first is not None:
+            return first
+        chunk = work(conversation, unit.start, unit.stop, unit.tokens)
+        if chunk.digest not in compression.quarantined:
+            first = chunk
+    return None
+
+
+def pending(
+    conversation: Conversation, compression: Compression, settings: Settings, demand: tuple[Stretch, ...] = ()
+) -> bool:
+    """Whether a summary is in flight, or could still be made."""
+    return compression.open is not None or next_work(conversation, compression, settings, demand) is not None

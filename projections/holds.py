@@ -1,0 +1,109 @@
+"""Budget holds: the turn that waits for compression, what its looks saw, and what is left of a hold once it is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rewake.events import (
+    Compiled,
+    Event,
+    Held,
+    HoldEnded,
+    HoldLooked,
+    Millis,
+    Recorded,
+    Refused,
+    Stretch,
+    TurnAborted,
+    TurnCompleted,
+    TurnDeclined,
+    TurnExhausted,
+    TurnStarted,
+    TurnWithdrawn,
+    Wake,
+)
+
+NAME = "holds"
+ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
+KINDS: frozenset[type[Event]] = ENDS | {Held, HoldLooked, HoldEnded, Wake, Refused, Compiled, TurnStarted}
+SPENDING = frozenset({"deadline", "nothing_pending", "stalled"})
+
+
+class Hold(Struct, frozen=True):
+    """One turn's hold, through every time that it is held again. `ended` is why it last ended; `compiled`: after that,
+    once.
+    """
+
+    turn: str
+    wakes: tuple[str, ...]
+    since: Millis
+    until: Millis
+    refusal: Refused
+    seen: tuple[tuple[str, int], ...] = ()
+    looks: int = 0
+    looked_at: Millis | None = None
+    resumes: bool = False
+    ended: str = ""
+    waited_ms: Millis = 0
+    compiled: bool = False
+
+
+class Holds(Struct, frozen=True):
+    """`waiting` now; `over`: its turn runs again or has its fresh compile to come. `demand`: what the last refusal
+    lacked.
+    """
+
+    waiting: Hold | None = None
+    over: Hold | None = None
+    demand: tuple[Stretch, ...] = ()
+
+
+def initial() -> Holds:
+    return Holds()
+
+
+def evolve(state: Holds, recorded: Recorded) -> Holds:
+    event = recorded.event
+    match event:
+        case Held(turn, wakes, since, until, refusal, looked, resumes):
+            return replace(state, waiting=Hold(turn, wakes, since, until, refusal, looked, resumes=resumes), over=None)
+        case Wake(id=wake) if hold := state.waiting:
+            return replace(state, waiting=replace(hold, wakes=(*hold.wakes, wake)))
+        case HoldLooked(_, revisions, _, demand) if hold := state.waiting:
+            looked = replace(hold, seen=revisions, looks=hold.looks + 1, looked_at=recorded.at)
+            return replace(state, waiting=looked, demand=demand)
+        case HoldEnded(_, why, waited) if hold := state.waiting:
+            return replace(state, waiting=None, over=replace(hold, ended=why, waited_ms=waited))
+        case Refused(demand=demand):
+            return replace(state, demand=demand, over=state.over and replace(state.over, compiled=True))
+        case Compiled():
+            return replace(state, demand=(), over=state.over and replace(state.over, compiled=True))
+        case TurnCompleted() | TurnExhausted() | TurnAborted() | TurnDeclined() | TurnWithdrawn():
+            over = None if state.over and state.over.turn == event.turn else state.over
+            waiting = None if state.waiting and state.waiting.turn == event.turn else state.waiting
+            return replace(state, over=over, waiting=waiting)
+        case _:
+            return state
+
+
+def rows(state: Holds) -> list[dict[str, Any]]:
+    return [
+        {"turn": hold.turn, "since": hold.since, "until": hold.until, "wakes": list(hold.wakes)}
+        | {"why": hold.refusal.why, "tokens": hold.refusal.tokens, "room": hold.refusal.room, "looks": hold.looks}
+        | {"looked_at": hold.looked_at, "ended": hold.ended or None}
+        for hold in (state.waiting, state.over)
+        if hold
+    ]
+
+
+def spent(state: Holds, turn: str) -> bool:
+    """Whether this turn's hold is used up: its next refusal goes to the error policy."""
+    return bool(state.over and state.over.turn == turn and state.over.ended in SPENDING)
+
+
+def record(state: Holds, turn: str) -> Hold | None:
+    """This turn's hold, when it had one that is over."""
+    return state.over if state.over and state.over.turn == turn else None

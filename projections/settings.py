@@ -1,0 +1,85 @@
+"""What an agent is set to: as configured at its start, and as it lives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rewake.events import AgentDisposed, AgentStarted, Event, Recorded, SettingChanged, Settings, Tokens
+
+NAME = "settings"
+KINDS: frozenset[type[Event]] = frozenset({AgentStarted, AgentDisposed, SettingChanged})
+
+DEFAULT_ROOM: Tokens = 96_000
+"""The room of an agent without a budget."""
+
+
+class AgentSettings(Struct, frozen=True):
+    """`live` is what decisions read, `configured` what the last start asked for; `revision` the version of the last change.
+
+    `target` is a lower budget that the live one gives way to once the context fits it.
+    """
+
+    live: Settings | None = None
+    configured: Settings | None = None
+    target: Tokens | None = None
+    disposed: bool = False
+    revision: int = 0
+
+
+def initial() -> AgentSettings:
+    return AgentSettings()
+
+
+def evolve(state: AgentSettings, recorded: Recorded) -> AgentSettings:
+    match recorded.event:
+        case AgentStarted(config):
+            return AgentSettings(config, config, revision=recorded.version)
+        case AgentDisposed():
+            return replace(state, disposed=True, revision=recorded.version)
+        case SettingChanged("context_budget_tokens", _, new, "paced"):
+            return replace(state, target=new, revision=recorded.version)
+        case SettingChanged(name, _, new, path) if state.live and state.configured:
+            configured = changed(state.configured, name, new) if path == "config" else state.configured
+            target = None if name == "context_budget_tokens" else state.target
+            return replace(
+                state,
+                live=changed(state.live, name, new),
+                configured=configured,
+                target=target,
+                revision=recorded.version,
+            )
+        case _:
+            return state
+
+
+def rows(state: AgentSettings) -> list[dict[str, Any]]:
+    if state.live is None:
+        return []
+    fields = msgspec.to_builtins(state.live)
+    return [{"agent": state.live.name, "name": name, "value": fields[name]} for name in sorted(fields)]
+
+
+def changed(settings: Settings, name: str, value: Any) -> Settings:
+    """The settings with one field replaced, its value checked against the field's type."""
+    return msgspec.convert({**msgspec.to_builtins(settings), name: value}, Settings)
+
+
+def room(settings: Settings) -> Tokens:
+    """What the budget leaves for the conversation: budget − max_tokens, or 96,000 without a budget."""
+    budget = settings.context_budget_tokens
+    return DEFAULT_ROOM if budget is None else budget - settings.max_tokens
+
+
+def bound(settings: Settings) -> Tokens:
+    """The most that a plan may take: the room with its grace."""
+    return math.floor(room(settings) * (1 + settings.over_budget_grace_ratio))
+
+
+def budget(settings: Settings) -> Tokens:
+    """The budget as it is read back: room + max_tokens."""
+    return room(settings) + settings.max_tokens

@@ -1,0 +1,262 @@
+"""Turns: the one that runs, stage by stage, the one that waits in a hold, and how the latest ended."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pyrsistent import PVector, pvector
+
+from rewake.events import (
+    Compiled,
+    Event,
+    Failure,
+    Held,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceRequested,
+    MessageAdded,
+    Millis,
+    Recorded,
+    Refused,
+    RetryDue,
+    RetryScheduled,
+    Tokens,
+    ToolCalled,
+    ToolReturned,
+    TurnAborted,
+    TurnCompleted,
+    TurnDeclined,
+    TurnExhausted,
+    TurnPrepared,
+    TurnStarted,
+    TurnWithdrawn,
+    UndoPoint,
+    Usage,
+)
+
+NAME = "turns"
+ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
+KINDS: frozenset[type[Event]] = ENDS | {
+    TurnStarted,
+    TurnPrepared,
+    Compiled,
+    Refused,
+    Held,
+    UndoPoint,
+    InferenceRequested,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    RetryScheduled,
+    RetryDue,
+    ToolCalled,
+    ToolReturned,
+    MessageAdded,
+}
+RECENT = 64
+
+Stage = Literal["starting", "admitted", "refused", "compiled", "calling", "answered", "failed", "waiting", "tooling"]
+
+
+class OpenTool(Struct, frozen=True, omit_defaults=True):
+    """A tool call of the running round, and what it returned."""
+
+    id: str
+    provider_id: str
+    name: str
+    arguments: dict[str, Any]
+    idempotent: bool = False
+    returned: ToolReturned | None = None
+
+
+class Turn(Struct, frozen=True, omit_defaults=True):
+    """A turn that has not ended. `step` counts its answered requests, `failures` those in a row that failed."""
+
+    id: str
+    attempt: int
+    wakes: tuple[str, ...]
+    since: Millis
+    stage: Stage = "starting"
+    trigger: str = ""
+    channel: str | None = None
+    cue: str = ""
+    cue_tokens: Tokens = 0
+    step: int = 0
+    failures: int = 0
+    compiled: Compiled | None = None
+    call: InferenceRequested | None = None
+    error: Failure | None = None
+    retry: RetryScheduled | None = None
+    tools: tuple[OpenTool, ...] = ()
+    tools_run: int = 0
+    undo: bool = False
+    admitted: bool = False
+    ending: bool = False
+    usage: Usage | None = Usage(0, 0)
+    last_counted: Tokens = 0
+    last_payload: Tokens = 0
+
+
+class Past(Struct, frozen=True, omit_defaults=True):
+    """A turn that ended: how, when, and after how many calls."""
+
+    id: str
+    how: str
+    since: Millis
+    at: Millis
+    wakes: tuple[str, ...]
+    attempts: int = 1
+    steps: int = 0
+
+
+class Turns(Struct, frozen=True):
+    """`running` has the turn token; `held` gave it back and waits; `streak` counts exhausted turns in a row."""
+
+    running: Turn | None = None
+    held: Turn | None = None
+    streak: int = 0
+    past: PVector[Past] = pvector()
+
+
+def initial() -> Turns:
+    return Turns()
+
+
+def evolve(state: Turns, recorded: Recorded) -> Turns:
+    event = recorded.event
+    if isinstance(event, TurnStarted):
+        return replace(state, running=started(state.held, event, recorded.at), held=None)
+    turn = state.running
+    if turn is None:
+        return ended(state, state.held, recorded) if type(event) in ENDS and state.held else state
+    match event:
+        case Held():
+            return replace(state, running=None, held=replace(turn, stage="refused", compiled=None))
+        case TurnCompleted() | TurnExhausted() | TurnAborted() | TurnDeclined() | TurnWithdrawn():
+            return ended(state, turn, recorded)
+        case _:
+            went = step(turn, recorded)
+            return state if went is turn else replace(state, running=went)
+
+
+def rows(state: Turns) -> list[dict[str, Any]]:
+    past = [
+        {"turn": one.id, "state": one.how, "since": one.since, "ended": one.at, "wakes": list(one.wakes)}
+        | {"attempts": one.attempts, "steps": one.steps}
+        for one in state.past
+    ]
+    alive = [
+        {"turn": one.id, "state": stage, "since": one.since, "ended": None, "wakes": list(one.wakes)}
+        | {"attempts": one.attempt, "steps": one.step}
+        for one, stage in ((state.held, "held"), (state.running, state.running and state.running.stage))
+        if one
+    ]
+    return past + alive
+
+
+def started(held: Turn | None, event: TurnStarted, at: Millis) -> Turn:
+    """A fresh turn; or the one that was held, with what it had done."""
+    if held and held.id == event.turn:
+        return replace(
+            held,
+            attempt=event.attempt,
+            wakes=event.wakes,
+            stage="starting",
+            failures=0,
+            admitted=False,
+            trigger=event.trigger,
+            channel=event.channel,
+            cue=event.cue,
+            cue_tokens=event.cue_tokens,
+        )
+    return Turn(
+        event.turn,
+        event.attempt,
+        event.wakes,
+        at,
+        trigger=event.trigger,
+        channel=event.channel,
+        cue=event.cue,
+        cue_tokens=event.cue_tokens,
+    )
+
+
+def step(turn: Turn, recorded: Recorded) -> Turn:
+    """The running turn after one of its events."""
+    event = recorded.event
+    match event:
+        case TurnPrepared(_, _, _, error) if error:
+            return replace(turn, stage="failed", failures=turn.failures + 1, error=error)
+        case TurnPrepared():
+            return replace(turn, stage="admitted", admitted=True)
+        case Compiled():
+            return replace(turn, stage="compiled", compiled=event)
+        case Refused():
+            return replace(turn, stage="refused", compiled=None, failures=turn.failures + 1)
+        case UndoPoint():
+            return replace(turn, undo=True)
+        case InferenceRequested():
+            return replace(turn, stage="calling", call=event, retry=None)
+        case InferenceCompleted() if turn.call:
+            return answered(turn, turn.call, event)
+        case InferenceFailed(_, error):
+            return replace(turn, stage="failed", call=None, failures=turn.failures + 1, error=error)
+        case InferenceInterrupted():
+            return replace(turn, stage="failed", call=None)
+        case RetryScheduled():
+            return replace(turn, stage="waiting", retry=event)
+        case RetryDue():
+            return replace(turn, stage="failed" if turn.compiled or turn.admitted else "starting", retry=None)
+        case ToolCalled():
+            tool = OpenTool(event.tool_call, event.provider_id, event.name, event.arguments, event.idempotent)
+            return replace(turn, stage="tooling", tools=(*turn.tools, tool), tools_run=turn.tools_run + 1)
+        case ToolReturned():
+            tools = tuple(replace(one, returned=event) if one.id == event.tool_call else one for one in turn.tools)
+            return replace(turn, tools=tools, ending=turn.ending or event.ends_turn)
+        case MessageAdded(role="user", turn=made) if made == turn.id:
+            return replace(turn, stage="answered", tools=())
+        case _:
+            return turn
+
+
+def answered(turn: Turn, call: InferenceRequested, event: InferenceCompleted) -> Turn:
+    used, total = event.usage, turn.usage
+    if used is None or total is None:
+        total = None
+    else:
+        total = Usage(
+            total.input + used.input,
+            total.output + used.output,
+            total.cached + used.cached,
+            total.reasoning + used.reasoning,
+        )
+    return replace(
+        turn,
+        stage="answered",
+        call=None,
+        step=turn.step + 1,
+        failures=0,
+        error=None,
+        usage=total,
+        last_counted=used.input if used else 0,
+        last_payload=call.payload,
+    )
+
+
+def ended(state: Turns, turn: Turn, recorded: Recorded) -> Turns:
+    event = recorded.event
+    past = Past(turn.id, event.kind, turn.since, recorded.at, turn.wakes, turn.attempt, turn.step)
+    kept = state.past.append(past)
+    streak = state.streak + 1 if isinstance(event, TurnExhausted) else state.streak
+    streak = 0 if isinstance(event, TurnCompleted) else streak
+    running = None if state.running is turn else state.running
+    held = None if state.held is turn else state.held
+    return Turns(running, held, streak, kept if len(kept) <= RECENT else kept[-RECENT:])
+
+
+def open_tools(turn: Turn) -> tuple[OpenTool, ...]:
+    """The tools of the running round that have not returned."""
+    return tuple(one for one in turn.tools if one.returned is None)

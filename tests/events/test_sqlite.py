@@ -1,0 +1,231 @@
+"""The file: it refuses what is no append, it is told from other files, and its failures say what failed."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rewake.events import LogCorrupt, LogFailed, LogFull, MemoryLog, NotALog, Snapshot, Wake, open_log
+from rewake.events.placing import chained
+from rewake.events.schema import unlocked
+from rewake.events.sqlite import SqliteLog
+
+A, B = Wake(reason="a"), Wake(reason="b")
+
+
+def opened(path: Path, **options: Any) -> None:
+    open_log(path, **options).close()
+
+
+@contextmanager
+def plain(path: Path) -> Iterator[sqlite3.Connection]:
+    """Somebody else's connection."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        yield conn
+
+
+@pytest.mark.scenario("L-03")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET kind = 'x'",
+        "UPDATE events SET data = '{}' WHERE seq = 1",
+        "DELETE FROM events",
+        "DELETE FROM events WHERE seq = 2",
+        "INSERT INTO events SELECT 3, at, stream, 3, cause, read, kind, data FROM events WHERE seq = 2",
+        "UPDATE log SET data = '{}'",
+        "UPDATE OR REPLACE log SET seq = 1 WHERE seq = 2",
+        "DELETE FROM log",
+        "INSERT OR REPLACE INTO log SELECT 1, at, stream, 3, cause, read, kind, data, 0, NULL FROM log WHERE seq = 2",
+        "INSERT OR REPLACE INTO log SELECT 3, at, stream, 1, cause, read, kind, data, 0, NULL FROM log WHERE seq = 2",
+        "REPLACE INTO log SELECT * FROM log WHERE seq = 1",
+        "INSERT INTO log SELECT 9, at, stream, 3, cause, read, kind, data, rest, digest FROM log WHERE seq = 2",
+        "UPDATE streams SET name = 'x'",
+        "DELETE FROM streams",
+        "INSERT OR REPLACE INTO streams VALUES (1, 'x')",
+        "INSERT OR REPLACE INTO streams VALUES (2, 's')",
+    ],
+)
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+def test_the_file_refuses_whatever_is_no_append(sqlite: SqliteLog, path: Path, statement: str, recursive: str):
+    sqlite.append("s", 0, [A, B])
+    before = list(sqlite.raw())
+    with plain(path) as conn:
+        conn.execute(f"PRAGMA recursive_triggers = {recursive}")
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            conn.execute(statement)
+    assert list(sqlite.raw()) == before
+
+
+def test_the_events_are_a_table_that_sql_reads(sqlite: SqliteLog, path: Path):
+    sqlite.append("agent/ada", 0, [A])
+    with plain(path) as conn:
+        cursor = conn.execute("SELECT *, data ->> 'reason' FROM events")
+        names = [column[0] for column in cursor.description]
+        assert names[:-1] == ["seq", "at", "stream", "version", "cause", "read", "kind", "data"]
+        assert cursor.fetchall() == [(1, 0, "agent/ada", 1, None, 0, "wake", '{"kind":"wake","reason":"a"}', "a")]
+
+
+def test_memory_and_a_path_open_their_logs(path: Path):
+    with closing(open_log(":memory:")) as log:
+        assert isinstance(log, MemoryLog)
+    with closing(open_log(str(path), durability="normal")) as log:
+        assert isinstance(log, SqliteLog)
+        log.append("s", 0, [A])
+    with closing(open_log(path)) as log:
+        assert log.head() == 1
+
+
+def test_a_file_that_is_not_there_is_no_log_to_a_reader(path: Path):
+    with pytest.raises(NotALog, match="no such file"):
+        opened(path, readonly=True)
+    assert not path.exists()
+
+
+def test_an_empty_file_becomes_a_log_but_not_by_reading(path: Path):
+    path.touch()
+    with pytest.raises(NotALog, match="empty"):
+        opened(path, readonly=True)
+    opened(path)
+    opened(path, readonly=True)
+
+
+def test_a_text_file_is_no_log(path: Path):
+    path.write_text("Dear diary,\n" * 1_000)
+    for readonly in (True, False):
+        with pytest.raises(NotALog, match="no SQLite database"):
+            opened(path, readonly=readonly)
+    assert path.read_text().startswith("Dear diary")
+
+
+def test_another_programs_database_is_no_log(path: Path):
+    with plain(path) as conn:
+        conn.execute("CREATE TABLE events (seq)")
+    before = path.read_bytes()
+    for readonly in (True, False):
+        with pytest.raises(NotALog, match="another program"):
+            opened(path, readonly=readonly)
+    assert path.read_bytes() == before
+
+
+def test_a_newer_format_is_told_from_no_format(sqlite: SqliteLog, path: Path):
+    with plain(path) as conn:
+        conn.execute("UPDATE meta SET value = 99")
+    with pytest.raises(NotALog, match="format 99"):
+        opened(path)
+
+
+def test_a_folder_is_no_log(tmp_path: Path):
+    with pytest.raises(NotALog, match="not a file"):
+        opened(tmp_path)
+    with pytest.raises(NotALog, match="no such directory"):
+        opened(tmp_path / "nowhere" / "log.db")
+
+
+def test_a_path_may_have_any_characters(tmp_path: Path):
+    path = tmp_path / "a log?mode=ro#%41é.db"
+    with closing(open_log(path)) as log:
+        log.append("s", 0, [A])
+        assert log.head() == 1
+    assert path.exists()
+
+
+def test_a_full_disk_fails_the_commit_and_nothing_else(sqlite: SqliteLog, monkeypatch: pytest.MonkeyPatch):
+    sqlite.append("s", 0, [A])
+    conn = sqlite._conn
+    assert conn
+    (pages,) = conn.execute("PRAGMA page_count").fetchone()
+    conn.execute(f"PRAGMA max_page_count = {pages}")
+    for _ in range(2):
+        with pytest.raises(LogFull):
+            sqlite.append("new", 0, [A, Wake(reason="x" * 100_000)])
+    assert (sqlite.head(), sqlite.streams()) == (1, {"s": 1})
+    conn.execute("PRAGMA max_page_count = 1000000")
+    assert [recorded.seq for recorded in sqlite.append("new", 0, [A])] == [2]
+    assert [recorded.seq for recorded in sqlite.append("other", 0, [A])] == [3]
+    assert sqlite.streams() == {"s": 1, "new": 1, "other": 1}
+
+
+def test_a_lock_that_somebody_else_holds_is_waited_out(sqlite: SqliteLog, path: Path):
+    sqlite.append("s", 0, [A])
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(1.0, other.rollback)
+        release.start()
+        assert sqlite.append("s", 1, [A])[0].seq == 2
+        release.join()
+
+
+def test_past_the_patience_the_commit_fails(path: Path):
+    with closing(open_log(path, busy_timeout=0.2)) as log, plain(path) as other:
+        log.append("s", 0, [A])
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LogFailed, match="busy"):
+            log.append("s", 1, [A])
+        assert log.head() == 1
+        other.rollback()
+        assert log.append("s", 1, [A])[0].seq == 2
+
+
+def test_each_commit_is_chained_to_the_one_before(sqlite: SqliteLog):
+    """The same event is another link."""
+    sqlite.append("s", 0, [A])
+    sqlite.append("t", 0, [A, A])
+    assert sqlite.integrity() == ""
+    rows = list(sqlite.raw())
+    assert chained(chained(b"", rows[:1]), rows[1:]) == rows[2].digest
+    digests = [row.digest for row in sqlite.raw()]
+    assert digests[1] is None
+    assert len({digests[0], digests[2]}) == 2
+
+
+def test_a_text_that_is_none_is_found_with_its_seq(path: Path, sqlite: SqliteLog):
+    sqlite.append("s", 0, [A, B])
+    with plain(path) as conn:
+        conn.execute("BEGIN")
+        with unlocked(conn):
+            conn.execute("UPDATE log SET data = CAST(x'7b22ff227d' AS TEXT) WHERE seq = 2")
+        conn.execute("COMMIT")
+    for read in (sqlite.read(), sqlite.raw()):
+        assert next(read).seq == 1
+        with pytest.raises(LogCorrupt) as corrupt:
+            next(read)
+        assert corrupt.value.seq == 2
+
+
+def test_a_damaged_page_is_reported_behind_the_last_good_event(path: Path):
+    with closing(open_log(path)) as log:
+        for turn in range(40):
+            log.append("s", turn * 50, [A] * 50)
+    pages = bytearray(path.read_bytes())
+    page = pages.find(b'{"kind":"wake"', len(pages) // 2) // 4096 * 4096
+    pages[page : page + 4096] = b"\xff" * 4096
+    path.write_bytes(pages)
+    with closing(open_log(path, readonly=True)) as log:
+        for view in (log.read(), log.read(stream="s"), log.raw()):
+            good = [0]
+            with pytest.raises(LogCorrupt) as corrupt:
+                good.extend(recorded.seq for recorded in view)
+            assert 0 < good[-1] < 2_000
+            assert corrupt.value.seq == good[-1] + 1
+        assert log.integrity()
+
+
+def test_snapshots_are_no_syncs_and_need_the_writers_epoch(sqlite: SqliteLog, path: Path):
+    sqlite.append("s", 0, [A])
+    sqlite.save(Snapshot("s", 1, 0, "code", b"state"))
+    assert sqlite.commits == 1
+    with plain(path) as conn:
+        conn.execute("UPDATE writer SET epoch = epoch + 1")
+    with pytest.raises(LogFailed):
+        sqlite.save(Snapshot("s", 1, 1, "code", b"state"))
+
+
+def test_a_log_is_closed_without_a_trace_beside_it(sqlite: SqliteLog, path: Path):
+    sqlite.append("s", 0, [A])
+    sqlite.close()
+    assert sorted(file.name for file in path.parent.iterdir()) == ["log.db", "log.db.lock"]
