@@ -1,1 +1,81 @@
-"""What to do: pure behaviours, one shell around them, and the ports to the world."""
+"""What to do: agents as pure behaviours, the runtime and the simulation that run them, and the ports to the world."""
+
+from rewake.actors.config import AgentConfig, RuntimeOptions
+from rewake.actors.policy import ErrorPolicy
+from rewake.actors.reports import (
+    Alert,
+    Health,
+    IdleReport,
+    Owed,
+    Receipt,
+    Result,
+    StopReport,
+)
+from rewake.actors.runtime import Runtime
+from rewake.actors.telling import Delta
+from rewake.actors.tools import EndTurn, Tool, ToolContext, tool
+from rewake.events.errors import (
+    ActorParked,
+    AgentBusy,
+    BudgetInfeasible,
+    CalledFromInside,
+    EventTooLarge,
+    Fenced,
+    InvalidContent,
+    InvalidSetting,
+    LogCorrupt,
+    LogError,
+    LogFailed,
+    LogFull,
+    LogInUse,
+    NotALog,
+    NoWake,
+    Quiesced,
+    RewakeError,
+    RuntimeStopped,
+    StreamConflict,
+    StreamMoved,
+    TurnNotRunning,
+    UnknownAgent,
+)
+
+__all__ = [
+    "ActorParked",
+    "AgentBusy",
+    "AgentConfig",
+    "Alert",
+    "BudgetInfeasible",
+    "CalledFromInside",
+    "Delta",
+    "EndTurn",
+    "ErrorPolicy",
+    "EventTooLarge",
+    "Fenced",
+    "Health",
+    "IdleReport",
+    "InvalidContent",
+    "InvalidSetting",
+    "LogCorrupt",
+    "LogError",
+    "LogFailed",
+    "LogFull",
+    "LogInUse",
+    "NoWake",
+    "NotALog",
+    "Owed",
+    "Quiesced",
+    "Receipt",
+    "Result",
+    "RewakeError",
+    "Runtime",
+    "RuntimeOptions",
+    "RuntimeStopped",
+    "StopReport",
+    "StreamConflict",
+    "StreamMoved",
+    "Tool",
+    "ToolContext",
+    "TurnNotRunning",
+    "UnknownAgent",
+    "tool",
+]

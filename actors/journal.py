@@ -1,0 +1,99 @@
+"""The journal: the one actor that writes the log. What waits is committed together, answered, and published."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewake.actors.worker import Rung
+from rewake.events import Append, Log, LogFailed, Recorded, Snapshot
+from rewake.events.log import Outcome
+
+Publish = Callable[[Recorded], None]
+Fail = Callable[[LogFailed], None]
+
+
+@dataclass
+class Entry:
+    """An append that waits for its commit; its writer blocks on `done`."""
+
+    append: Append
+    done: threading.Lock = field(default_factory=threading.Lock)
+    outcome: Outcome | LogFailed | None = None
+
+
+class Journal(Rung):
+    """Commits what every actor has handed in since the last commit as one transaction: no lingering, no polling."""
+
+    def __init__(self, log: Log, publish: Publish, fail: Fail) -> None:
+        self.log = log
+        self.publish = publish
+        self.fail = fail
+        self.waiting: deque[Entry] = deque()
+        self.saving: deque[Snapshot] = deque()
+        self.broken: LogFailed | None = None
+        super().__init__()
+
+    def write(self, append: Append) -> Outcome:
+        """Called in a writer's thread: its append's outcome, once it is on disk. Raises LogFailed when it can not be."""
+        entry = Entry(append)
+        entry.done.acquire()
+        self.waiting.append(entry)
+        self.ring()
+        entry.done.acquire()
+        if isinstance(entry.outcome, LogFailed):
+            raise entry.outcome
+        assert entry.outcome is not None
+        return entry.outcome
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot when there is nothing more urgent; nobody waits for it."""
+        self.saving.append(snapshot)
+        self.ring()
+
+    def dead(self) -> None:
+        self.broken = self.broken or LogFailed("the journal has stopped")
+        self.refuse(self.broken)
+
+    def receive(self, message: Any) -> None:
+        del message
+        try:
+            self.drain()
+        except BaseException as error:
+            self.broken = error if isinstance(error, LogFailed) else LogFailed(f"{type(error).__name__}: {error}")
+            self.refuse(self.broken)
+            self.fail(self.broken)
+
+    def drain(self) -> None:
+        self.rung = False
+        while self.waiting or self.saving:
+            if self.broken:
+                self.refuse(self.broken)
+                return
+            if not self.waiting:
+                self.log.save(self.saving.popleft())
+                continue
+            entries = [self.waiting.popleft() for _ in range(len(self.waiting))]
+            try:
+                outcomes = self.log.commit([entry.append for entry in entries])
+            except BaseException:
+                self.waiting.extendleft(reversed(entries))
+                raise
+            for outcome in outcomes:
+                if isinstance(outcome, list):
+                    for recorded in outcome:
+                        self.publish(recorded)
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                entry.outcome = outcome
+                entry.done.release()
+
+    def refuse(self, error: LogFailed) -> None:
+        """Nothing more is written: everyone who waits is told."""
+        self.saving.clear()
+        while self.waiting:
+            entry = self.waiting.popleft()
+            entry.outcome = error
+            entry.done.release()
