@@ -30,6 +30,10 @@ class Command(Struct, frozen=True, kw_only=True):
 
     at: Millis = 0
 
+    def instead(self, why: str) -> Command | None:
+        """What is embodied in its place when the log can not take what it was embodied as; None: nothing can be."""
+        return None
+
 
 class Restarted(Command, frozen=True):
     """A new incarnation begins: what the former one had started is embodied as interrupted."""
@@ -85,7 +89,11 @@ class Behaviour(Generic[S]):
 
     def rung(self, recorded: Recorded) -> bool:
         kind = type(recorded.event)
-        return any(kind in follow.rings and follow.matches(recorded.stream) for follow in self.follows)
+        # Asked of every followed event: a generator would cost more than the answer.
+        for follow in self.follows:  # noqa: SIM110
+            if kind in follow.rings and follow.matches(recorded.stream):
+                return True
+        return False
 
 
 @dataclass

@@ -167,7 +167,9 @@ def named(callable: Any) -> str | None:
     """How a callable is named in the log."""
     if callable is None:
         return None
-    owner: Any = callable if hasattr(callable, "__qualname__") else type(callable)
+    owner: Any = callable
+    if not hasattr(owner, "__qualname__"):
+        owner = owner.__class__
     return f"{owner.__module__}:{owner.__qualname__}"
 
 

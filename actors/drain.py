@@ -29,10 +29,12 @@ from rewake.events import (
     Held,
     HoldLooked,
     Millis,
+    Overhead,
     Quarantined,
     Recorded,
     SettingChanged,
     Settings,
+    Stretch,
     Text,
     ToolCall,
     ToolResult,
@@ -45,6 +47,7 @@ from rewake.events.drain import PassEnd
 from rewake.projections import compression, conversation, holds, host, settings
 from rewake.projections.conversation import Message as Said
 from rewake.projections.conversation import digest
+from rewake.projections.plan import bounds, plan
 from rewake.projections.pricing import count_tokens
 
 TICKS = 8
@@ -143,7 +146,7 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
         case TurnExhausted(_, _, error) if error.kind in ("over_budget", "uncovered"):
             return [DrainKicked("refusal", TICKS)]
         case DrainKicked() if state.compression.open is None:
-            return tick(state, recorded.at)
+            return tick(state, recorded.at)  # nothing during a pause: no pass began
         case DrainDue():
             return [DrainKicked("due", TICKS)]
         case Compressed() | CompressionDiscarded() | Quarantined():
@@ -181,7 +184,18 @@ def resting(state: Drain) -> bool:
 
 
 def next_work(state: Drain) -> Work | None:
-    return compression.next_work(state.conversation, state.compression, state.live, state.holds.demand)
+    return compression.next_work(state.conversation, state.compression, state.settings, lacking(state))
+
+
+def lacking(state: Drain) -> tuple[Stretch, ...]:
+    """The stretches that the last refusal wants summaries of, and those that a paced lowering waits for."""
+    demand, wanted = state.holds.demand, state.settings.target
+    if wanted is None:
+        return demand
+    lower = replace(state.live, context_budget_tokens=wanted)
+    beside = Overhead(lower.system_tokens, lower.tools_tokens)
+    trial = plan(state.conversation, state.compression, lower, 1.0, bounds(lower, beside))
+    return demand if trial.fits else (*demand, *trial.demand)
 
 
 def tick(state: Drain, at: Millis) -> list[Event]:
@@ -245,6 +259,8 @@ def failed(state: Drain, call: str, error: Failure, gate_version: int, at: Milli
     going = state.compression.open
     if going is None or going.id != call:
         return []
+    if moved := changed(state, going.work):
+        return [CompressionDiscarded(call, going.work, moved)]
     transient = error.retryable
     retry_at = at + backoff(error, state.compression.pauses) if transient else None
     return [CompressionFailed(call, going.work, error, going.attempt, transient, retry_at, gate_version)]

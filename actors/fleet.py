@@ -13,7 +13,7 @@ from rewake.actors.drain import drain
 from rewake.actors.gate import gate
 from rewake.actors.host import host
 from rewake.actors.ports import Equipment
-from rewake.events import InvalidSetting, Log, Recorded, Settings
+from rewake.events import Event, InvalidSetting, Log, Recorded, Settings
 
 VERSION = version("rewake")
 
@@ -34,6 +34,7 @@ class Subscriptions(Generic[F]):
     def __init__(self) -> None:
         self.exact: dict[str, list[F]] = {}
         self.patterns: list[tuple[str, F]] = []
+        self._found: dict[tuple[str, type[Event]], tuple[F, ...]] = {}
 
     def add(self, follower: F) -> None:
         for follow in follower.behaviour.follows:
@@ -41,9 +42,17 @@ class Subscriptions(Generic[F]):
                 self.patterns.append((follow.stream[:-1], follower))
             else:
                 self.exact.setdefault(follow.stream, []).append(follower)
+        self._found = {}  # last: whoever looks something up meanwhile may have missed this one
 
-    def of(self, recorded: Recorded) -> Iterator[F]:
-        """Who folds this event."""
+    def of(self, recorded: Recorded) -> tuple[F, ...]:
+        """Who folds this event: asked of every event, so it is looked up once for each stream and kind."""
+        key = recorded.stream, type(recorded.event)
+        found = self._found
+        if (followers := found.get(key)) is None:
+            followers = found[key] = tuple(self._of(recorded))
+        return followers
+
+    def _of(self, recorded: Recorded) -> Iterator[F]:
         for follower in self.exact.get(recorded.stream, ()):
             if follower.behaviour.followed(recorded):
                 yield follower

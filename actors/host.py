@@ -30,12 +30,13 @@ class Closing(Command, frozen=True):
 
 
 class Raised(Command, frozen=True):
-    """An actor raised: on an event (`on`, its seq) or on a command."""
+    """An actor raised: on an event (`on`, its seq) or on a command; `again`: it has not taken that in since it last did."""
 
     stream: str
     error: str
     on: int | None = None
     command: str = ""
+    again: bool = True
 
 
 def host() -> Behaviour[Host]:
@@ -57,8 +58,9 @@ def accept(state: Host, command: Command) -> Sequence[Event]:
             return [HostStarted(version, epoch, in_flight, maintenance)]
         case Closing(pending):
             return [HostStopped(pending)]
-        case Raised(stream, error, on, said):
-            return [ActorFailed(stream, error[:ERROR_CHARS], failures(state, stream, on, said) + 1, on, said)]
+        case Raised(stream, error, on, said, again):
+            before = failures(state, stream, on, said) if again else 0
+            return [ActorFailed(stream, error[:ERROR_CHARS], before + 1, on, said)]
         case Restarted():
             return []
         case _:

@@ -79,6 +79,7 @@ class Incarnation(Generic[S]):
         self.behaviour = behaviour
         self.feed: deque[Recorded] = deque()
         self.started: dict[Key, Order] = {}
+        self.singly = 0
         head = log.head()
         self.offered = head
         self.here, self.saved = recover(behaviour, log, head)
@@ -101,7 +102,13 @@ class Incarnation(Generic[S]):
         return self.behaviour.rung(recorded)
 
     def decide(self, events: Sequence[Recorded], asked: Sequence[Asked], now: Millis) -> Batch[S]:
-        """Decide followed events, then commands, one by one. One that raises is cut off with its events."""
+        """Decide followed events, then commands, one by one. One that raises is cut off with its events.
+
+        Those of `asked` that are not in the batch's `answers` are still to be decided: behind a followed event that
+        raised, or where the log has refused several messages and each is decided by itself.
+        """
+        if self.singly:
+            events, asked = (events[:1], ()) if events else ((), asked[:1])
         batch = Batch(self.here.copy())
         batch.here.at = max(batch.here.at, now)
         for recorded in events:
@@ -116,9 +123,6 @@ class Incarnation(Generic[S]):
             batch.answers.append((one, before, len(batch.drafts), error))
             if error and not isinstance(error, RewakeError):
                 batch.failures.append(Failed(error, asked=one))
-        if self.behaviour.unmoved and batch.drafts:
-            decided = [draft.event for draft in batch.drafts]
-            batch.unmoved = self.behaviour.unmoved(self.here.state, decided)
         return batch
 
     def _tried(self, batch: Batch[S], decide: Callable[..., None], said: Any) -> BaseException | None:
@@ -129,6 +133,8 @@ class Incarnation(Generic[S]):
             batch.here = before
             del batch.drafts[kept:]
             return error
+        if self.behaviour.unmoved and (decided := [draft.event for draft in batch.drafts[kept:]]):
+            batch.unmoved = {**self.behaviour.unmoved(batch.here.state, decided), **batch.unmoved}
         return None
 
     def append(self, batch: Batch[S]) -> Append:
@@ -137,8 +143,29 @@ class Incarnation(Generic[S]):
     def adopt(self, batch: Batch[S], recorded: Sequence[Recorded]) -> None:
         """The batch is on disk: its state is the state. Whoever asked is answered by `answer`."""
         self.here = batch.here
+        self.singly = max(0, self.singly - batch.consumed - len(batch.answers))
         for _ in range(batch.consumed):
             self.feed.popleft()
+
+    def refuse(self, batch: Batch[S], error: BaseException) -> tuple[list[Asked], list[Failed]]:
+        """The log can not take this append: what is to be decided once more, and what has failed.
+
+        Several messages are decided again, each by itself. Of a single one whoever asked is told; an outcome becomes what
+        its command says `instead`; anything else has failed.
+        """
+        commands = [asked for asked, *_ in batch.answers]
+        if batch.consumed + len(commands) > 1:
+            self.singly = batch.consumed + len(commands)
+            return commands, []
+        self.singly = max(0, self.singly - 1)
+        for asked in commands:
+            if asked.answer:
+                asked.answer(error)
+                return [], []
+            if (said := asked.command.instead(str(error))) is not None:
+                return [Asked(said)], []
+            return [], [Failed(error, asked=asked)]
+        return [], [Failed(error, recorded=self.feed[0])]
 
     def reconcile(self) -> Changes:
         """The orders that are new or other than they were, and the keys that are gone."""
@@ -179,9 +206,8 @@ def recover(behaviour: Behaviour[S], log: Log, head: int) -> tuple[Position[S], 
             here, saved = Position(state, snapshot.version, read=snapshot.read), snapshot.version
             break
     since = here.read
-    for recorded in log.read(stream=behaviour.stream, until=head):
-        if recorded.version > here.version:
-            fold(behaviour, here, recorded)
+    for recorded in log.read(stream=behaviour.stream, until=head, after_version=here.version):
+        fold(behaviour, here, recorded)
     until = max(read, here.read)
     for recorded in followed(behaviour, log, since, until):
         fold(behaviour, here, recorded)
@@ -203,4 +229,8 @@ def followed(behaviour: Behaviour[Any], log: Log, after: int, until: int) -> Ite
     feeds = [
         log.read(after, follow.stream, [kind_of(kind) for kind in follow.folds], until) for follow in behaviour.follows
     ]
-    return heapq.merge(*feeds, key=lambda recorded: recorded.seq)
+    last = after
+    for recorded in heapq.merge(*feeds, key=lambda recorded: recorded.seq):
+        if recorded.seq > last:
+            last = recorded.seq
+            yield recorded

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,10 @@ class Entry:
     append: Append
     done: threading.Lock = field(default_factory=threading.Lock)
     outcome: Outcome | LogFailed | None = None
+
+    def told(self, outcome: Outcome | LogFailed) -> None:
+        self.outcome = outcome
+        self.done.release()
 
 
 class Journal(Rung):
@@ -72,28 +77,31 @@ class Journal(Rung):
         while self.waiting or self.saving:
             if self.broken:
                 self.refuse(self.broken)
-                return
-            if not self.waiting:
-                self.log.save(self.saving.popleft())
-                continue
-            entries = [self.waiting.popleft() for _ in range(len(self.waiting))]
-            try:
-                outcomes = self.log.commit([entry.append for entry in entries])
-            except BaseException:
-                self.waiting.extendleft(reversed(entries))
-                raise
+            elif self.waiting:
+                self.commit([self.waiting.popleft() for _ in range(len(self.waiting))])
+            else:
+                with suppress(LogFailed):
+                    self.log.save(self.saving.popleft())
+
+    def commit(self, entries: Sequence[Entry]) -> None:
+        """One transaction. It is published before its writers go on: what they do next finds everybody told of it."""
+        try:
+            outcomes = self.log.commit([entry.append for entry in entries])
+        except BaseException:
+            self.waiting.extendleft(reversed(entries))
+            raise
+        try:
             for outcome in outcomes:
                 if isinstance(outcome, list):
                     for recorded in outcome:
                         self.publish(recorded)
+        finally:
             for entry, outcome in zip(entries, outcomes, strict=True):
-                entry.outcome = outcome
-                entry.done.release()
+                entry.told(outcome)
 
     def refuse(self, error: LogFailed) -> None:
         """Nothing more is written: everyone who waits is told."""
         self.saving.clear()
-        while self.waiting:
-            entry = self.waiting.popleft()
-            entry.outcome = error
-            entry.done.release()
+        with suppress(IndexError):
+            while True:
+                self.waiting.popleft().told(error)

@@ -9,15 +9,17 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
 from rewake.actors.agent.commands import Answered, Failed, Prepared, Returned
 from rewake.actors.behaviour import Command, Key, Order, Timer
+from rewake.actors.inside import INSIDE
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
 from rewake.actors.providers.base import Provider, ProviderTimeout, failure_of, validate
-from rewake.actors.tools import InThread, Tool, ToolContext, run, unknown_tool
+from rewake.actors.tools import InThread, Tool, ToolContext, cancelled, run, unknown_tool
 from rewake.events import MAX_EVENT_BYTES, Failure, Millis
 
 Deliver = Callable[[str, Command], None]
@@ -108,11 +110,17 @@ class Ports:
         self.on_delta = on_delta
         self.lines: dict[str, Line] = {}
         self.tasks: dict[tuple[str, Key], asyncio.Task[None]] = {}
+        self.closed = False
 
     def start(self, stream: str, key: Key, order: Order) -> None:
+        if self.closed:
+            return
         match order:
             case Timer(due):
                 self.clock.set(stream, key, due)
+            case Infer(provider=provider) if self.lost(provider, stream):
+                gone = Failure("unknown", f"this runtime has no provider {provider}", retryable=True)
+                self.deliver(stream, Failed(order.call, gone))
             case Infer(provider=provider):
                 self.line(provider).put(Waiting(stream, key, order))
                 self.pump(provider)
@@ -138,6 +146,10 @@ class Ports:
         if task := self.tasks.pop((stream, key), None):
             task.cancel()
 
+    def lost(self, provider: str, stream: str) -> bool:
+        """Whether an agent that this start names asks for a provider of a former one: it may have another by now."""
+        return provider not in self.providers and stream.partition("/")[2] in self.equipment
+
     def line(self, provider: str) -> Line:
         return self.lines.setdefault(provider, Line())
 
@@ -147,24 +159,27 @@ class Ports:
         while waiting := line.next():
             line.flying += 1
             version = line.admit.version if line.admit else 0
-            self.spawn(waiting.stream, waiting.key, self.infer(waiting, version))
+            task = self.spawn(waiting.stream, waiting.key, self.infer(waiting, version))
+            task.add_done_callback(partial(self.landed, provider))
 
-    def spawn(self, stream: str, key: Key, work: Coroutine[Any, Any, None]) -> None:
+    def landed(self, provider: str, task: asyncio.Task[None]) -> None:
+        """A call has ended, or was cancelled before it began: its place is free."""
+        self.line(provider).flying -= 1
+        self.pump(provider)
+
+    def spawn(self, stream: str, key: Key, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks[stream, key] = task
-        task.add_done_callback(lambda done: self.forget(stream, key, done))
+        task.add_done_callback(partial(self.forget, stream, key))
+        return task
 
     def forget(self, stream: str, key: Key, task: asyncio.Task[None]) -> None:
         if self.tasks.get((stream, key)) is task:
             del self.tasks[stream, key]
 
     async def infer(self, waiting: Waiting, gate_version: int) -> None:
-        order = waiting.order
-        try:
-            outcome = await self.called(order, gate_version)
-        finally:
-            self.lines[order.provider].flying -= 1
-            self.pump(order.provider)
+        INSIDE.set(waiting.stream.partition("/")[2])
+        outcome = await self.called(waiting.order, gate_version)
         self.deliver(waiting.stream, outcome)
 
     async def called(self, order: Infer, gate_version: int) -> Answered | Failed:
@@ -191,6 +206,8 @@ class Ports:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
             return Failed(order.call, failure_of(error), bool(emitted), gate_version)
+        except GeneratorExit:
+            raise
         except BaseException as error:
             late = isinstance(error, TimeoutError) and limit.expired()
             shown = ProviderTimeout(f"no answer within {order.timeout:g} s") if late else error
@@ -200,6 +217,7 @@ class Ports:
         return self.providers[order.provider]
 
     async def run_tool(self, stream: str, order: RunTool) -> None:
+        INSIDE.set(order.agent)
         equipment = self.equipment.get(order.agent, Equipment())
         tool = equipment.tools.get(order.name)
         if tool is None:
@@ -211,23 +229,29 @@ class Ports:
 
     async def ask(self, stream: str, order: Ask) -> None:
         """The inference policy's answer; one that raises is a failure of the start."""
+        INSIDE.set(order.agent)
         policy = self.equipment.get(order.agent, Equipment()).policy
         admitted, error = True, None
         try:
             if policy is not None:
-                said = policy(order.agent, order.wakes)
+                said = await self.in_thread(lambda: policy(order.agent, order.wakes))
                 admitted = bool(await said if inspect.isawaitable(said) else said)
-        except asyncio.CancelledError:
+        except GeneratorExit:
             raise
         except BaseException as raised:
+            if isinstance(raised, asyncio.CancelledError) and cancelled():
+                raise
             error = failure_of(raised)
         self.deliver(stream, Prepared(order.turn, order.attempt, admitted, error))
 
-    async def close(self) -> None:
-        """Cancel everything; what does not stop is left behind."""
+    async def close(self, patience: float = 1.0) -> None:
+        """Cancel everything, and send nothing more; what has not stopped after `patience` seconds is left behind."""
+        self.closed = True
+        for line in self.lines.values():
+            line.admit = None
         tasks = list(self.tasks.values())
         self.tasks.clear()
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=1.0)
+            await asyncio.wait(tasks, timeout=patience)

@@ -6,13 +6,15 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
 
 from rewake.actors.agent.commands import Start
-from rewake.actors.behaviour import Behaviour, Command, Key, Order, Restarted
+from rewake.actors.behaviour import Behaviour, Command, Key, Order
 from rewake.actors.clock import LoopClock, ProcessTime
 from rewake.actors.config import AgentConfig, Providers, RuntimeOptions, all_providers, seconds
 from rewake.actors.fleet import (
@@ -25,32 +27,40 @@ from rewake.actors.fleet import (
     pair,
     recorded_settings,
 )
-from rewake.actors.host import Closing, Opened, Raised
-from rewake.actors.incarnation import Answer, Asked, Failed
+from rewake.actors.host import Closing, Opened
+from rewake.actors.incarnation import Answer, Asked
 from rewake.actors.inside import INSIDE, forbid_inside, in_daemon_thread
 from rewake.actors.journal import Journal
 from rewake.actors.ports import Ports
-from rewake.actors.reports import Alert, IdleReport, Receipt, Result, StopReport
+from rewake.actors.reports import Alert, IdleReport, Receipt, Result, StopReport, owed
 from rewake.actors.shell import Shell
 from rewake.actors.surface import Duration, Surface
 from rewake.actors.telling import Delta, Subscription, alert_of
 from rewake.events import (
     AgentStarted,
     Alerted,
+    CalledFromInside,
     InvalidSetting,
     Log,
     LogFailed,
     Recorded,
     RewakeError,
     RuntimeStopped,
+    Settings,
     open_log,
 )
-from rewake.events.errors import LogError
+from rewake.events.errors import ActorParked
 
 T = TypeVar("T")
 
 START_TIMEOUT = 60.0
 """Seconds that the actors may take to come up."""
+READ_AGAIN = 0.05
+"""Seconds after which a stream that could not be read at the start is tried again."""
+PAGE = 1_000
+"""Events that `atail` reads at a time."""
+ANY = ""
+"""Where those wait who are told of every actor's moves."""
 
 
 class Runtime(Surface):
@@ -78,10 +88,12 @@ class Runtime(Surface):
         self._settings = {config.name: recorded_settings(config, provider) for config in self._configs.values()}
         self._shells: dict[str, Shell] = {}
         self._subscriptions: Subscriptions[Shell] = Subscriptions()
-        self._watchers: set[threading.Event] = set()
+        self._watchers: dict[str, set[threading.Event]] = {}
         self._telling: list[Subscription] = []
         self._told: list[Alert] = []
         self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._halting: asyncio.Task[None] | None = None
         self._running = False
         self._failure: RewakeError | None = None
 
@@ -92,6 +104,7 @@ class Runtime(Surface):
             if self._running:
                 raise RewakeError("this runtime runs already")
             self._failure = None
+            self._shells, self._subscriptions = {}, Subscriptions()
             self._open()
             try:
                 self._start()
@@ -156,23 +169,31 @@ class Runtime(Surface):
             self._join(behaviour)
         options = self.options
         pause = round(options.maintenance_interval * 1_000)
+        host, *others = self._shells.values()
+        host.restart()
         self._ask("host", Opened(VERSION, self._epoch, options.max_in_flight, pause))
-        waiting = [self._told_later(stream, Restarted()) for stream in self._shells]
-        waiting += [self._told_later(f"agent/{name}", Start(config)) for name, config in self._settings.items()]
+        for shell in others:
+            shell.restart()
+        waiting = [self._told_later(f"agent/{name}", Start(config)) for name, config in self._settings.items()]
         for wait in waiting:
-            wait(START_TIMEOUT)
+            with suppress(ActorParked):
+                wait(START_TIMEOUT)
 
     def _join(self, behaviour: Behaviour[Any]) -> Shell:
-        """An actor, rebuilt from the log, subscribed before it reads."""
+        """An actor, rebuilt from the log, subscribed before it reads; it does nothing before its `restart`."""
         shell = Shell(behaviour, self)
         self._subscriptions.add(shell)
         self._shells[behaviour.stream] = shell
-        try:
-            shell.rise()
-        except LogError:
-            time.sleep(0.05)
-            shell.rise()
-        return shell
+        patience = time.monotonic() + self.options.busy_timeout
+        while True:
+            try:
+                shell.rise()
+            except LogFailed as error:
+                if time.monotonic() > patience:
+                    raise LogFailed(f"{behaviour.stream} can not be read: {error}") from error
+                time.sleep(READ_AGAIN)
+            else:
+                return shell
 
     def stop(self, timeout: Duration = None) -> StopReport:
         """Stop: calls in flight are cancelled, nothing owed is lost, and what is still owed is reported.
@@ -187,56 +208,90 @@ class Runtime(Surface):
             return self._close(limit)
 
     def _close(self, limit: float) -> StopReport:
+        """Admission closes first; then each step is taken, whatever an earlier one did."""
         until = time.monotonic() + limit
-        pending: tuple[str, ...] = ()
-        with quietly():
-            self._in_loop(self._ports.close(), max(0.1, limit / 2))
-        with quietly():
-            pending = tuple(one.wake for one in self.owed())
-        if self._failure is None and "host" in self._shells:
-            with quietly():
-                self._told_later("host", Closing(len(pending)))(max(0.1, until - time.monotonic()))
+
+        def left(least: float = 0.0) -> float:
+            return max(least, until - time.monotonic())
+
         self._running = False
+        self._wake_watchers()
         stopped = self._failure or RuntimeStopped("the runtime has stopped")
-        for shell in self._shells.values():
+        shells = list(self._shells.values())
+        with quietly():
+            self._halt_ports(limit / 4).wait(max(0.1, limit / 2))
+        host = self._shells.get("host")
+        if self._failure is None and host and not host.fresh:
+            with quietly():
+                self._told_by(host, Closing(len(self._pending())))(left(0.1))
+        for shell in shells:
             with quietly():
                 shell.tell(shell.finish)
-        for shell in self._shells.values():
+        for shell in shells:
             shell.stopped = stopped
             with quietly():
                 shell.worker.stop(block=False)
-        for shell in self._shells.values():
+        for shell in shells:
             with quietly():
-                shell.worker.actor_stopped.wait(max(0.0, until - time.monotonic()))
+                shell.worker.actor_stopped.wait(left())
             shell.refuse(stopped)
         with quietly():
-            self.journal.worker.stop(block=True, timeout=max(0.1, until - time.monotonic()))
+            self.journal.worker.stop(block=True, timeout=left(0.1))
         with quietly():
-            self._loop.call_soon_threadsafe(self._clock.close)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(max(0.1, until - time.monotonic()))
-            if not self._thread.is_alive():
-                self._loop.close()
+            self._end_loop(left(0.1))
         for telling in self._telling:
-            telling.close()
+            telling.close(left())
         self._telling.clear()
-        self._shells = {}
-        self._subscriptions = Subscriptions()
+        pending = self._pending()
         self._wake_watchers()
-        self.log.close()
+        self._let_go(left(0.1))
         return StopReport(pending)
 
-    def _in_loop(self, work: Any, timeout: float) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
+    def _pending(self) -> tuple[str, ...]:
+        """The wakes that have not ended, as far as their agents came up."""
+        agents = [shell.state for stream, shell in self._shells.items() if stream.startswith("agent/")]
+        return tuple(one.wake for state in agents if state is not None and state.settings.live for one in owed(state))
 
-    def _fail(self, error: LogFailed) -> None:
+    def _halt_ports(self, patience: float = 1.0) -> threading.Event:
+        """Cancel what is carried out, and carry out nothing more; the event tells when that is done."""
+        done = threading.Event()
+
+        async def close() -> None:
+            try:
+                await self._ports.close(patience)
+            finally:
+                done.set()
+
+        def halt() -> None:
+            self._halting = self._loop.create_task(close())
+
+        self._loop.call_soon_threadsafe(halt)
+        return done
+
+    def _end_loop(self, timeout: float) -> None:
+        thread = self._thread
+        if thread is None or self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._clock.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        thread.join(timeout)
+        if not thread.is_alive():
+            self._loop.close()
+
+    def _let_go(self, timeout: float) -> None:
+        """Close the log; a commit that hangs in the disk holds up nobody."""
+        closing = threading.Thread(target=self.log.close, name="rewake-close", daemon=True)
+        closing.start()
+        closing.join(timeout)
+
+    def _fail(self, error: RewakeError) -> None:
         """A commit failed: nothing more is decided or sent; what is durable stays readable."""
-        self._failure = error
+        self._failure = self._failure or error
         for shell in list(self._shells.values()):
-            shell.stopped = error
+            shell.stopped = shell.stopped or error
             shell.ring()
         with quietly():
-            asyncio.run_coroutine_threadsafe(self._ports.close(), self._loop)
+            self._halt_ports()
         self._wake_watchers()
 
     # -- what the shells need
@@ -257,29 +312,26 @@ class Runtime(Surface):
 
     def moved(self, stream: str) -> None:
         if self._watchers:
-            self._wake_watchers()
+            for watched in (self._watchers.get(stream, ()), self._watchers.get(ANY, ())):
+                for watcher in tuple(watched):
+                    watcher.set()
 
     def _wake_watchers(self) -> None:
-        for watcher in tuple(self._watchers):
-            watcher.set()
+        for watched in list(self._watchers.values()):
+            for watcher in tuple(watched):
+                watcher.set()
 
-    def failed(self, shell: Shell, failure: Failed) -> None:
-        stream, error = shell.behaviour.stream, failure.error
-        on = failure.recorded.seq if failure.recorded else None
-        command = type(failure.asked.command).__name__ if failure.asked else ""
-        said = f"{type(error).__name__}: {error}"
+    def supervise(self, raised: Asked) -> None:
+        if host := self._shells.get("host"):
+            host.post(raised)
 
-        def supervised(answered: Answer | BaseException) -> None:
-            parks = isinstance(answered, Answer) and any(one.kind == "actor_parked" for one in answered.recorded)
-            with quietly():
-                shell.tell((lambda: shell.park(said)) if parks else shell.rebuild)
-
-        self._shells["host"].post(Asked(Raised(stream, said, on, command), supervised))
+    def lost(self, error: BaseException) -> None:
+        self._fail(RuntimeStopped(f"the host failed: {type(error).__name__}: {error}"))
 
     def _publish(self, recorded: Recorded) -> None:
         for shell in self._subscriptions.of(recorded):
             shell.offer(recorded)
-        for telling in self._telling:
+        for telling in tuple(self._telling):
             telling.tell(recorded)
         if isinstance(recorded.event, Alerted):
             self._told.append(alert_of(recorded, recorded.event))
@@ -290,7 +342,7 @@ class Runtime(Surface):
             shell.post(Asked(command))
 
     def _delta(self, agent: str, turn: str, call: str, text: str) -> None:
-        for telling in self._telling:
+        for telling in tuple(self._telling):
             if telling.deltas:
                 telling.tell(Delta(agent, turn, call, text))
 
@@ -298,7 +350,10 @@ class Runtime(Surface):
 
     def _told_later(self, stream: str, command: Command) -> Callable[[float | None], Answer]:
         """Post a command; what is returned waits for its answer, and raises its error."""
-        shell = self._shell(stream)
+        self._check()
+        return self._told_by(self._shells[stream], command)
+
+    def _told_by(self, shell: Shell, command: Command) -> Callable[[float | None], Answer]:
         done = threading.Event()
         told: list[Answer | BaseException] = []
 
@@ -308,17 +363,13 @@ class Runtime(Surface):
 
         def wait(timeout: float | None) -> Answer:
             if not done.wait(timeout):
-                raise RewakeError(f"{stream} did not answer within {timeout:g} s")
+                raise RewakeError(f"{shell.stream} did not answer within {timeout:g} s")
             if isinstance(told[0], BaseException):
                 raise told[0]
             return told[0]
 
         shell.post(Asked(command, answered))
         return wait
-
-    def _shell(self, stream: str) -> Shell:
-        self._check()
-        return self._shells[stream]
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -330,13 +381,16 @@ class Runtime(Surface):
         return self._told_later(stream, command)(None)
 
     def _states(self, pattern: str) -> dict[str, Any]:
-        self._check()
+        if not self._running:
+            self._check()
         if not pattern.endswith("*"):
             shell = self._shells.get(pattern)
             return {pattern: shell.state} if shell and shell.state is not None else {}
         prefix = pattern[:-1]
         shells = list(self._shells.items())
-        return {stream: shell.state for stream, shell in shells if stream.startswith(prefix)}
+        return {
+            stream: shell.state for stream, shell in shells if stream.startswith(prefix) and shell.state is not None
+        }
 
     def _alerts(self) -> tuple[Alert, ...]:
         return tuple(self._told)
@@ -345,24 +399,54 @@ class Runtime(Surface):
         until = None if timeout is None else time.monotonic() + seconds(timeout)
         if done():
             return True
+        if threading.current_thread() is self._thread:
+            raise CalledFromInside("this would block the loop that it is called on: await aresult, aidle or atail")
         event = threading.Event()
-        watched = self._watched(stream)
+        watched = self._watchers.setdefault(stream or ANY, set())
         watched.add(event)
         try:
             while not done():
-                self._check()
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
-                    return done()
+                    return False
+                self._check_waiting(stream)
                 if event.wait(left):
                     event.clear()
             return True
         finally:
             watched.discard(event)
 
-    def _watched(self, stream: str | None) -> set[threading.Event]:
-        shell = self._shells.get(stream) if stream else None
-        return shell.watchers if shell else self._watchers
+    async def _auntil(self, done: Callable[[], Awaitable[bool]], timeout: Duration, stream: str | None = None) -> bool:
+        """`_until`, on the caller's loop."""
+        moved = LoopEvent(asyncio.get_running_loop())
+        watched = self._watchers.setdefault(stream or ANY, set())
+        watched.add(moved)
+        try:
+            async with asyncio.timeout(None if timeout is None else seconds(timeout)):
+                while not await done():
+                    self._check_waiting(stream)
+                    await moved.awaited.wait()
+                    moved.awaited.clear()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            watched.discard(moved)
+
+    def _check_waiting(self, stream: str | None) -> None:
+        """Whether what is waited for may still come."""
+        self._check()
+        shell = self._shells.get(stream or ANY)
+        if shell and shell.parked is not None:
+            raise ActorParked(shell.stream, shell.parked)
+
+    def _grown(self, after: int) -> bool:
+        self._check()
+        try:
+            return self.log.head() > after
+        except LogFailed:
+            self._check()
+            raise
 
     def _idle(self) -> bool:
         """Whether nothing runs and nothing can: asked of every mailbox, answered, and asked again."""
@@ -373,22 +457,23 @@ class Runtime(Surface):
 
     def _barrier(self) -> list[int]:
         """Every actor has taken in what came before; how much each has recorded so far."""
-        counts: list[tuple[threading.Event, list[int]]] = []
+        counts: list[tuple[Shell, threading.Event, list[int]]] = []
         for shell in list(self._shells.values()):
             asked, told = threading.Event(), list[int]()
 
             def answered(shell: Shell = shell, asked: threading.Event = asked, told: list[int] = told) -> None:
-                shell.work()
-                told.append(shell.activity)
-                asked.set()
+                try:
+                    shell.work()
+                finally:
+                    told.append(shell.activity)
+                    asked.set()
 
-            if shell.worker.is_alive():
-                shell.tell(answered)
-                counts.append((asked, told))
-        for asked, _ in counts:
-            while not asked.wait(1.0):
+            shell.tell(answered)
+            counts.append((shell, asked, told))
+        for shell, asked, _ in counts:
+            while not asked.wait(1.0) and not shell.ended:
                 self._check()
-        return [told[0] for _, told in counts if told]
+        return [told[0] for *_, told in counts if told]
 
     # -- calls beyond the surface
 
@@ -402,20 +487,32 @@ class Runtime(Surface):
         return super().run_until_idle(timeout)
 
     def start(self, config: AgentConfig, *, channel: str | None = None) -> None:
-        """Start an agent at run time. Raises InvalidSetting for a name that was used before by a disposed agent."""
+        """Start an agent at run time, or an agent that runs with another configuration.
+
+        Raises InvalidSetting for a name that was used before by a disposed agent.
+        """
         if channel is not None:
             raise InvalidSetting("channel", channel, "conversations are not supported by this version")
         recorded = recorded_settings(config, self.providers)
         with self._lock:
             self._check()
-            stream = f"agent/{config.name}"
-            self._configs[config.name] = config
+            before, self._configs = self._configs, {**self._configs, config.name: config}
             self._ports.equipment = equipment(self._configs)
-            if stream not in self._shells:
-                for behaviour in pair(config.name, config):
-                    self._join(behaviour)
-                    self._ask(behaviour.stream, Restarted())
-            self._ask(stream, Start(recorded))
+            try:
+                self._started(config, recorded)
+            except BaseException:
+                self._configs = before
+                self._ports.equipment = equipment(before)
+                raise
+            self._settings[config.name] = recorded
+
+    def _started(self, config: AgentConfig, recorded: Settings) -> None:
+        for behaviour in pair(config.name, config):
+            if shell := self._shells.get(behaviour.stream):
+                shell.tell(partial(shell.become, behaviour))
+            else:
+                self._join(behaviour).restart()
+        self._ask(f"agent/{config.name}", Start(recorded))
 
     def subscribe(
         self, fn: Callable[[Any], None], *, agent: str | None = None, deltas: bool = False
@@ -453,50 +550,62 @@ class Runtime(Surface):
 
     async def aresult(self, receipt: Receipt, timeout: Duration = None) -> Result:
         """`result`, without blocking the caller's loop, nor a thread while it waits."""
-        if receipt.wake is None:
+        wake = receipt.wake
+        if wake is None or (timeout is not None and seconds(timeout) <= 0):
             return self.result(receipt, 0)
-        wake, loop, moved = receipt.wake, asyncio.get_running_loop(), asyncio.Event()
-        watcher = LoopWatcher(lambda: loop.call_soon_threadsafe(moved.set))
-        watched = self._watched(f"agent/{wake.partition('/')[0]}")
-        watched.add(watcher)
-        try:
-            async with asyncio.timeout(None if timeout is None else seconds(timeout)):
-                while not (found := self._outcome(wake)).ended:
-                    await moved.wait()
-                    moved.clear()
-                return found
-        except TimeoutError:
-            return self._outcome(wake)
-        finally:
-            watched.discard(watcher)
+        forbid_inside("aresult", wake)
+
+        async def ended() -> bool:
+            return self._outcome(wake).ended
+
+        await self._auntil(ended, timeout, f"agent/{wake.partition('/')[0]}")
+        return self._outcome(wake)
 
     async def aidle(self, timeout: Duration = None) -> IdleReport:
         """`run_until_idle`, without blocking the caller's loop."""
-        return await asyncio.to_thread(self.run_until_idle, timeout)
+        forbid_inside("aidle")
+        return self._report(await self._auntil(lambda: asyncio.to_thread(self._idle), timeout))
 
     async def atail(
         self, after: int = 0, follow: bool = False, agent: str | None = None, kinds: Iterable[str] | None = None
     ) -> AsyncIterator[Recorded]:
-        """`tail`, without blocking the caller's loop."""
-        events = self.tail(after, follow, agent, kinds)
-        while (recorded := await asyncio.to_thread(next, events, None)) is not None:
-            yield recorded
+        """`tail`, without blocking the caller's loop, nor a thread while it waits."""
+        stream = f"agent/{agent}" if agent else None
+        wanted = None if kinds is None else tuple(kinds)
+        while True:
+            head = await asyncio.to_thread(self.log.head)
+            events = iter(self.log.read(after, stream, wanted, head))
+            while page := await asyncio.to_thread(next_page, events):
+                for recorded in page:
+                    yield recorded
+            after = max(after, head)
+            grown = partial(self._grown, after)
+            try:
+                if not follow or not await self._auntil(lambda grown=grown: asyncio.to_thread(grown), None):
+                    return
+            except RuntimeStopped:
+                return
 
     async def astop(self, timeout: Duration = None) -> StopReport:
         """`stop`, without blocking the caller's loop."""
         return await asyncio.to_thread(self.stop, timeout)
 
 
-class LoopWatcher(threading.Event):
-    """A watcher that calls when it is set."""
+class LoopEvent(threading.Event):
+    """A watcher that sets an event of a loop."""
 
-    def __init__(self, call: Callable[[], object]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self.call = call
+        self.loop = loop
+        self.awaited = asyncio.Event()
 
     def set(self) -> None:
-        with quietly():
-            self.call()
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.awaited.set)
+
+
+def next_page(events: Iterator[Recorded]) -> list[Recorded]:
+    return list(islice(events, PAGE))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -37,16 +38,24 @@ def persistent(wanted: Any, value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=plain, order="deterministic")
 
 
+LEVEL = 1
+"""How hard a state is packed: it repeats what the log has already, and the quickest level takes most of that away."""
+
+
 def encode(state: Any) -> bytes:
-    """A state as JSON, the same bytes for equal states."""
-    return _encoder.encode(state)
+    """A state as packed JSON, the same bytes for equal states."""
+    return zlib.compress(_encoder.encode(state), LEVEL)
 
 
 def decode(state: bytes, type: type[S]) -> S:
-    """The state again. Raises msgspec.ValidationError when it is not of that type."""
-    return msgspec.json.decode(state, type=type, dec_hook=persistent)
+    """The state again. Raises msgspec.DecodeError, or its ValidationError when it is not of that type."""
+    try:
+        text = zlib.decompress(state)
+    except zlib.error as error:
+        raise msgspec.DecodeError(f"not a packed state: {error}") from error
+    return msgspec.json.decode(text, type=type, dec_hook=persistent)
 
 
 def digest(state: Any) -> str:
     """Equal states have equal digests."""
-    return hashlib.blake2b(encode(state), digest_size=16).hexdigest()
+    return hashlib.blake2b(_encoder.encode(state), digest_size=16).hexdigest()

@@ -5,8 +5,9 @@ time passes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -53,6 +54,7 @@ from rewake.events import (
     NoWake,
     Reasoning,
     Recorded,
+    RuntimeStopped,
     Text,
     ToolCall,
     ToolResult,
@@ -87,8 +89,8 @@ class Surface(ABC):
         """The adopted states of the actors of these streams."""
 
     @abstractmethod
-    def _until(self, done: Callable[[], bool], timeout: Duration) -> bool:
-        """Let time pass until it is so, or the timeout has gone by."""
+    def _until(self, done: Callable[[], bool], timeout: Duration, stream: str | None = None) -> bool:
+        """Let time pass until it is so, or the timeout has gone by; `stream`: only what that actor does can make it so."""
 
     @abstractmethod
     def _alerts(self) -> tuple[Alert, ...]:
@@ -160,7 +162,7 @@ class Surface(ABC):
         if receipt.wake is None:
             raise NoWake("this receipt has no wake: no turn is owed for it")
         wake = receipt.wake
-        self._until(lambda: self._outcome(wake).ended, timeout)
+        self._until(lambda: self._outcome(wake).ended, timeout, f"agent/{wake.partition('/')[0]}")
         return self._outcome(wake)
 
     def reply_to(self, receipt: Receipt) -> str | None:
@@ -170,10 +172,15 @@ class Surface(ABC):
     def receipt(self, wake: str) -> Receipt:
         """The receipt of a wake, found again by its id."""
         stream = self._agent(wake.partition("/")[0]).stream
-        for recorded in self.log.read(stream=stream, kinds=["wake"]):
-            event = recorded.event
-            if isinstance(event, Wake) and event.id == wake:
-                return Receipt(recorded.seq - (1 if event.message else 0), event.message, event.id)
+        said = 0
+        for recorded in self.log.read(stream=stream, kinds=["message_added", "wake"]):
+            match recorded.event:
+                case MessageAdded(turn=None):
+                    said = recorded.seq
+                case Wake(id=id, message=message) if id == wake:
+                    return Receipt(said if message else recorded.seq, message, id)
+                case _:
+                    pass
         raise NoWake(f"there is no wake {wake}")
 
     def _outcome(self, wake: str) -> Result:
@@ -204,7 +211,9 @@ class Surface(ABC):
 
     def run_until_idle(self, timeout: Duration = None) -> IdleReport:
         """Wait until nothing runs and nothing can; retries and the compression that a hold waits for are waited for."""
-        idle = self._until(lambda: not self._busy(), timeout)
+        return self._report(self._until(self._idle, timeout))
+
+    def _report(self, idle: bool) -> IdleReport:
         left = self.owed()
 
         def those(state: str) -> tuple[str, ...]:
@@ -264,12 +273,18 @@ class Surface(ABC):
         stream = f"agent/{agent}" if agent else None
         wanted = None if kinds is None else tuple(kinds)
         while True:
-            for recorded in self.log.read(after, stream, wanted):
-                after = recorded.seq
-                yield recorded
-            seen = max(after, self.log.head())
-            if not follow or not self._until(lambda seen=seen: self.log.head() > seen, None):
+            head = self.log.head()
+            yield from self.log.read(after, stream, wanted, head)
+            after = max(after, head)
+            try:
+                if not follow or not self._until(partial(self._grown, after), None):
+                    return
+            except RuntimeStopped:
                 return
+
+    def _grown(self, after: int) -> bool:
+        """Whether the log has events after this seq."""
+        return self.log.head() > after
 
     def _agent(self, name: str) -> Agent:
         found = self._states(f"agent/{name}").get(f"agent/{name}")
@@ -282,17 +297,19 @@ class Surface(ABC):
     def _agents(self) -> list[Agent]:
         return list(self._states("agent/*").values())
 
+    def _idle(self) -> bool:
+        return not self._busy()
+
     def _busy(self) -> bool:
         """Whether something runs or can: a turn, a wake that may start one, compression that a hold waits for."""
-        drains = self._states("drain/*")
-        return any(busy(state, drains.get(f"drain/{state.name}")) for state in self._agents())
+        drains, parked = self._states("drain/*"), self._states("host")["host"].parked
+        return any(busy(state, drains.get(f"drain/{state.name}"), parked) for state in self._agents())
 
 
 ENDINGS = frozenset({"turn_completed", "turn_exhausted", "turn_aborted", "turn_declined", "turn_withdrawn"})
 
 
-def busy(state: Agent, drain: Drain | None) -> bool:
-    parked = state.host.parked
+def busy(state: Agent, drain: Drain | None, parked: Container[str]) -> bool:
     if state.stream in parked:
         return False
     if state.holds.waiting:

@@ -32,15 +32,18 @@ class Subscription:
         self.agent = agent
         self.deltas = deltas
         self.waiting: queue.SimpleQueue[Recorded | Delta | None] = queue.SimpleQueue()
-        threading.Thread(target=self.run, name="rewake-subscriber", daemon=True).start()
+        self.thread = threading.Thread(target=self.run, name="rewake-subscriber", daemon=True)
+        self.thread.start()
 
     def tell(self, said: Recorded | Delta) -> None:
-        owner = said.agent if isinstance(said, Delta) else said.stream.partition("/")[2]
-        if self.agent is None or owner == self.agent:
+        if self.agent is None or self.agent == (said.agent if isinstance(said, Delta) else owner(said.stream)):
             self.waiting.put(said)
 
-    def close(self) -> None:
+    def close(self, patience: float = 0.0) -> None:
+        """Nothing more is told; wait at most `patience` seconds for what has been."""
         self.waiting.put(None)
+        if threading.current_thread() is not self.thread:
+            self.thread.join(patience)
 
     def run(self) -> None:
         while (said := self.waiting.get()) is not None:
@@ -48,6 +51,12 @@ class Subscription:
                 self.fn(said)
             except BaseException:
                 print(f"rewake: a subscriber raised:\n{traceback.format_exc()}", file=sys.stderr)
+
+
+def owner(stream: str) -> str | None:
+    """Whose stream it is: an agent's own, or its drain's."""
+    kind, _, name = stream.partition("/")
+    return name if kind in ("agent", "drain") else None
 
 
 def alert_of(recorded: Recorded, event: Alerted) -> Alert:

@@ -15,9 +15,10 @@ class Worker(pykka.ThreadingActor):
 
     use_daemon_thread = True
 
-    def __init__(self, receive: Callable[[Any], Any]) -> None:
+    def __init__(self, receive: Callable[[Any], Any], end: Callable[[], None]) -> None:
         super().__init__()
         self.receive = receive
+        self.end = end
 
     def on_receive(self, message: Any) -> Any:
         try:
@@ -25,25 +26,39 @@ class Worker(pykka.ThreadingActor):
         except BaseException as error:
             return error
 
+    def on_stop(self) -> None:
+        self.end()
+
 
 class Rung:
-    """An object whose queues are worked off by a worker of its own; it is rung once, however much comes meanwhile."""
+    """An object whose queues are worked off by a worker of its own; it is rung once, however much comes meanwhile.
+
+    Whoever puts something into a queue rings afterwards. A worker that has ended loses its bell: then whoever rings, and
+    the end itself, call `dead`, and one of the two finds what was put.
+    """
 
     def __init__(self) -> None:
         self.rung = False
-        self.worker = Worker.start(self.receive)
+        self.ended = False
+        self.worker = Worker.start(self.receive, self.end)
 
     def receive(self, message: Any) -> Any:
         raise NotImplementedError
 
     def dead(self) -> None:
-        """Rung after its worker has stopped: whoever waits is refused."""
+        """The worker has stopped: whoever waits is refused."""
         raise NotImplementedError
+
+    def end(self) -> None:
+        self.ended = True
+        self.dead()
 
     def ring(self) -> None:
         if not self.rung:
             self.rung = True
             self.tell(BELL)
+        if self.ended:
+            self.dead()
 
     def tell(self, message: Any) -> None:
         try:

@@ -97,11 +97,17 @@ class Log(Protocol):
         ...
 
     def read(
-        self, after: int = 0, stream: str | None = None, kinds: Iterable[str] | None = None, until: int | None = None
+        self,
+        after: int = 0,
+        stream: str | None = None,
+        kinds: Iterable[str] | None = None,
+        until: int | None = None,
+        *,
+        after_version: int = 0,
     ) -> Iterator[Recorded]:
         """The events there are now with `after` < seq (≤ `until`), in order: of one stream, or of a pattern in `*`.
 
-        Raises LogCorrupt where one does not decode.
+        Of one stream also only those with `after_version` < version. Raises LogCorrupt where one does not decode.
         """
         ...
 

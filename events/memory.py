@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rewake.events.base import Draft, Event, Recorded
@@ -71,28 +72,36 @@ class MemoryLog:
         self._events.extend(recorded for outcome in outcomes if isinstance(outcome, list) for recorded in outcome)
 
     def read(
-        self, after: int = 0, stream: str | None = None, kinds: Iterable[str] | None = None, until: int | None = None
+        self,
+        after: int = 0,
+        stream: str | None = None,
+        kinds: Iterable[str] | None = None,
+        until: int | None = None,
+        *,
+        after_version: int = 0,
     ) -> Iterator[Recorded]:
         last = self.head() if until is None else min(until, self.head())
         wanted = None if kinds is None else frozenset(kinds)
-        return self._read(max(after, 0), last, stream, wanted)
+        return self._read(self._seqs(max(after, 0), last, stream, max(after_version, 0)), wanted)
 
-    def _read(self, after: int, last: int, stream: str | None, kinds: frozenset[str] | None) -> Iterator[Recorded]:
+    def _read(self, seqs: Iterator[int], kinds: frozenset[str] | None) -> Iterator[Recorded]:
         stored = None if kinds is None else stored_kinds(kinds)
-        for seq in self._seqs(after, last, stream):
+        for seq in seqs:
             if stored is None or self._rows[seq - 1].kind in stored:
                 recorded = self._events[seq - 1] or self._decoded(seq)
                 if kinds is None or recorded.kind in kinds:
                     yield recorded
 
-    def _seqs(self, after: int, last: int, stream: str | None) -> Iterator[int]:
+    def _seqs(self, after: int, last: int, stream: str | None, after_version: int) -> Iterator[int]:
         if stream is None:
             yield from range(after + 1, last + 1)
         elif stream.endswith("*"):
             prefix = stream[:-1]
             yield from (seq for seq in range(after + 1, last + 1) if self._rows[seq - 1].stream.startswith(prefix))
         else:
-            yield from (seq for seq in tuple(self._places.get(stream, ())) if after < seq <= last)
+            places = self._places.get(stream, [])
+            start = max(after_version, bisect_right(places, after))
+            yield from tuple(places[start : bisect_right(places, last)])
 
     def _decoded(self, seq: int) -> Recorded:
         row = self._rows[seq - 1]

@@ -113,7 +113,9 @@ class Reader:
         sql = "SELECT version, read, code, state FROM snapshots WHERE stream = ? ORDER BY version DESC, read DESC"
         return [Snapshot(stream, *row) for row in self.all(sql, stream)]
 
-    def read(self, after: int, last: int, stream: str | None, kinds: Iterable[str] | None) -> Iterator[Recorded]:
+    def read(
+        self, after: int, last: int, stream: str | None, kinds: Iterable[str] | None, after_version: int = 0
+    ) -> Iterator[Recorded]:
         if after >= last:
             return
         wanted = None if kinds is None else frozenset(kinds)
@@ -121,7 +123,7 @@ class Reader:
         if stream is None or stream.endswith("*"):
             pages = self._pages(COLUMNS, where, "seq", after, last, parameters)
         else:
-            pages = self._stream_pages(where, after, last, parameters)
+            pages = self._stream_pages(where, after, last, after_version, parameters)
         names = self._names
         for page in pages:
             for seq, at, stream_id, version, cause, read, kind, data in page:
@@ -158,13 +160,12 @@ class Reader:
         return where, parameters
 
     def _stream_pages(
-        self, where: str, after: int, last: int, parameters: tuple[Any, ...]
+        self, where: str, after: int, last: int, start: int, parameters: tuple[Any, ...]
     ) -> Iterator[list[tuple[Any, ...]]]:
         """One stream by its index: searched backwards for where to begin, so a short tail is a short search."""
         sql = "SELECT version FROM log WHERE stream = (SELECT id FROM streams WHERE name = ?) AND +seq <= ?"
-        start = 0
         if after > 0:
-            start = self.one(f"{sql} ORDER BY version DESC LIMIT 1", parameters[0], after) or 0
+            start = max(start, self.one(f"{sql} ORDER BY version DESC LIMIT 1", parameters[0], after) or 0)
         where = f" AND +seq <= {last}{where}"
         return self._pages(COLUMNS, where, "version", start, 2**62, parameters)
 

@@ -133,9 +133,15 @@ class SqliteLog:
             raise
 
     def read(
-        self, after: int = 0, stream: str | None = None, kinds: Iterable[str] | None = None, until: int | None = None
+        self,
+        after: int = 0,
+        stream: str | None = None,
+        kinds: Iterable[str] | None = None,
+        until: int | None = None,
+        *,
+        after_version: int = 0,
     ) -> Iterator[Recorded]:
-        return self._reader.read(max(after, 0), self._last(until), stream, kinds)
+        return self._reader.read(max(after, 0), self._last(until), stream, kinds, max(after_version, 0))
 
     def raw(self, after: int = 0) -> Iterator[Row]:
         return self._reader.raw(max(after, 0), self.head())

@@ -19,6 +19,12 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     status: int | None = None
     retry_after_ms: Millis | None = None
 
+    @property
+    def told(self) -> str:
+        """As people are told it; where its kind says nothing, by the exception's own name."""
+        what = self.type if self.kind == "unknown" and self.type else self.kind
+        return f"{what}: {self.message}"
+
 
 class TurnStarted(AgentEvent, frozen=True, tag="turn_started"):
     """The turn token is taken; `wakes` are all that it answers, in order. The same turn again has its next `attempt`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ from rewake.events import (
     Work,
 )
 from rewake.projections.conversation import Conversation, closes, digest
-from rewake.projections.settings import bound
+from rewake.projections.settings import AgentSettings, goal
 
 NAME = "compression"
 KINDS: frozenset[type[Event]] = frozenset(
@@ -67,7 +68,7 @@ class Pass(Struct, frozen=True):
 
 class Compression(Struct, frozen=True):
     """`summaries` by the first message covered; `open` is in flight; `quarantined` and `attempts` by the work's
-    digest.
+    digest. Until `paused_until`, after a transient failure, no pass begins.
     """
 
     summaries: PMap[str, Summary] = pmap()
@@ -78,6 +79,7 @@ class Compression(Struct, frozen=True):
     passing: Pass | None = None
     pauses: int = 0
     next_at: Millis = 0
+    paused_until: Millis = 0
     passes: int = 0
     moved_at: Millis = 0
     revision: int = 0
@@ -104,8 +106,8 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
     event = recorded.event
     match event:
         case DrainKicked(why, ticks):
-            going = state.passing or Pass(0)
-            return replace(state, passing=Pass(max(going.left, ticks), going.made, why))
+            joins = state.passing is not None or recorded.at < state.paused_until
+            return state if joins else replace(state, passing=Pass(ticks, why=why))
         case CompressionRequested():
             going = state.passing or Pass(1)
             return replace(state, open=event, passing=replace(going, left=going.left - 1, made=going.made + 1))
@@ -129,18 +131,21 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
             for one in digests:
                 left = left.discard(one)
             return replace(state, quarantined=left, attempts=pmap(), revision=recorded.version)
-        case DrainPassed(_, pending, _, next_at):
+        case DrainPassed(_, pending, why, next_at):
             revision = state.revision if pending else recorded.version
-            return replace(state, passing=None, next_at=next_at, passes=recorded.version, revision=revision)
+            paused = next_at if why == "paused" else 0
+            done = replace(state, passing=None, next_at=next_at, paused_until=paused)
+            return replace(done, passes=recorded.version, revision=revision)
         case _:
             return state
 
 
 def rows(state: Compression) -> list[dict[str, Any]]:
+    age = {id: index for index, id in enumerate(state.order)}
     done = [
         {"id": one.id, "state": "summary", "level": one.work.level, "first": one.work.first, "last": one.work.last}
         | {"sources": len(one.work.sources), "source_tokens": one.work.tokens, "tokens": one.tokens, "text": one.text}
-        for one in sorted(state.summaries.values(), key=lambda one: state.order.index(one.id))
+        for one in sorted(state.summaries.values(), key=lambda one: age[one.id])
     ]
     stuck = [
         {"id": digest, "state": "quarantined", "level": one.work.level, "first": one.work.first, "last": one.work.last}
@@ -176,50 +181,62 @@ def tail_start(conversation: Conversation, settings: Settings, limit: Tokens) ->
     for.
     """
     allowed = min(settings.recent_window_tokens, limit // 2)
-    messages, start, taken = conversation.messages, len(conversation.messages), 0
-    for place in range(len(messages) - 1, -1, -1):
-        taken += messages[place].shown
-        if taken > allowed and place < conversation.newest:
+    messages, newest, taken = conversation.messages, conversation.newest, 0
+    start = len(messages)
+    for message in reversed(messages):
+        taken += message.tokens + message.cue_tokens
+        if taken > allowed and start <= newest:
             break
-        if place == 0 or closes(messages[place - 1]):
-            start = place
+        start -= 1
+    while 0 < start < len(messages) and not closes(messages[start - 1]):
+        start += 1
     return start
 
 
 def applying(conversation: Conversation, compression: Compression, place: int) -> Summary | None:
     """The summary that begins at this place, if its messages are all still there and unchanged."""
     summary = compression.summaries.get(conversation.messages[place].id)
-    if summary is None:
-        return None
-    last = conversation.places.get(summary.work.last, -1)
-    if last - place + 1 != len(summary.work.sources):
-        return None
-    if conversation.edited and conversation.edited.intersection(summary.work.sources):
-        covered = conversation.messages[place : last + 1]
-        return summary if digest(covered) == summary.work.digest else None
-    return summary
+    return summary if summary and applies(conversation, summary, place) else None
+
+
+def applies(conversation: Conversation, summary: Summary, place: int) -> bool:
+    """Whether the messages from this place on are what the summary stands for."""
+    work = summary.work
+    end = place + len(work.sources)
+    if conversation.places.get(work.last, -1) != end - 1:
+        return False
+    if conversation.edited.isdisjoint(work.sources):
+        return True
+    return digest(conversation.messages[place:end]) == work.digest
+
+
+def beginnings(conversation: Conversation, compression: Compression) -> dict[int, Summary]:
+    """The summaries that apply, by the place where they begin."""
+    places = conversation.places
+    found = ((places.get(first), summary) for first, summary in compression.summaries.items())
+    return {place: summary for place, summary in found if place is not None and applies(conversation, summary, place)}
 
 
 def units(
     conversation: Conversation, compression: Compression, settings: Settings, start: int, stop: int, edge: int
 ) -> Iterator[Unit]:
     """The history from `start` to `stop` in stretches that are shown alike; a raw stretch never crosses `edge`."""
-    messages, place, begun, taken = conversation.messages, start, start, 0
+    messages, summaries = conversation.messages, beginnings(conversation, compression)
+    target, place, begun, taken = settings.target_chunk_tokens, start, start, 0
     while place < stop:
-        summary = applying(conversation, compression, place)
+        summary = summaries.get(place)
         if begun < place and (summary or place == edge):
-            yield Unit(begun, place, taken, closed=summary is not None)
+            yield Unit(begun, place, taken)
             begun, taken = place, 0
         if summary:
             end = place + len(summary.work.sources)
-            yield Unit(place, end, sum(one.shown for one in messages[place:end]), summary)
+            yield Unit(place, end, summary.work.tokens, summary, closed=True)
             place = begun = end
             continue
         message = messages[place]
-        taken += message.shown
+        taken += message.tokens + message.cue_tokens
         place += 1
-        full = taken >= settings.target_chunk_tokens and place - begun >= SMALLEST_CHUNK
-        if full and closes(message):
+        if taken >= target and place - begun >= SMALLEST_CHUNK and closes(message):
             yield Unit(begun, place, taken, closed=True)
             begun, taken = place, 0
     if begun < place:
@@ -236,29 +253,42 @@ def work(conversation: Conversation, start: int, stop: int, tokens: Tokens) -> W
 def demanded(
     conversation: Conversation, compression: Compression, demand: tuple[Stretch, ...]
 ) -> Iterator[tuple[int, int]]:
-    """The places of those stretches that a refusal wants a summary for and that have none yet."""
+    """The places of those stretches that a refusal wants a summary for, where no summary stands for a part of them."""
+    summaries = beginnings(conversation, compression) if demand else {}
+    heads = sorted(summaries)
     for stretch in demand:
         start, last = conversation.places.get(stretch.first), conversation.places.get(stretch.last)
-        if start is not None and last is not None and applying(conversation, compression, start) is None:
+        if start is None or last is None:
+            continue
+        before = bisect_left(heads, last + 1) - 1
+        if before < 0 or heads[before] + len(summaries[heads[before]].work.sources) <= start:
             yield start, last + 1
 
 
 def next_work(
-    conversation: Conversation, compression: Compression, settings: Settings, demand: tuple[Stretch, ...] = ()
+    conversation: Conversation, compression: Compression, settings: AgentSettings, demand: tuple[Stretch, ...] = ()
 ) -> Work | None:
-    """The next chunk to compress: what a refusal lacks first, then the oldest closed chunk, the newest one held back."""
+    """The next chunk to compress: what a refusal lacks first, then the oldest closed chunk, the newest one held back.
+
+    None for an agent that was never started.
+    """
     for start, stop in demanded(conversation, compression, demand):
         tokens = sum(one.shown for one in conversation.messages[start:stop])
         wanted = work(conversation, start, stop, tokens)
         if wanted.digest not in compression.quarantined:
             return wanted
+    return None if settings.live is None else ripe(conversation, compression, settings.live, goal(settings))
+
+
+def ripe(conversation: Conversation, compression: Compression, settings: Settings, limit: Tokens) -> Work | None:
+    """The oldest closed chunk before the tail that has no summary and is not the newest one."""
     first = None
-    start, stop = head_end(conversation, settings), tail_start(conversation, settings, bound(settings))
-    for unit in units(conversation, compression, settings, start, min(stop, conversation.newest), stop):
+    start, stop = head_end(conversation, settings), min(tail_start(conversation, settings, limit), conversation.newest)
+    for unit in units(conversation, compression, settings, start, stop, stop):
+        if first is not None and unit.closed:
+            return first
         if unit.summary or not unit.closed:
             continue
-        if first is not None:
-            return first
         chunk = work(conversation, unit.start, unit.stop, unit.tokens)
         if chunk.digest not in compression.quarantined:
             first = chunk
@@ -266,7 +296,7 @@ def next_work(
 
 
 def pending(
-    conversation: Conversation, compression: Compression, settings: Settings, demand: tuple[Stretch, ...] = ()
+    conversation: Conversation, compression: Compression, settings: AgentSettings, demand: tuple[Stretch, ...] = ()
 ) -> bool:
     """Whether a summary is in flight, or could still be made."""
     return compression.open is not None or next_work(conversation, compression, settings, demand) is not None

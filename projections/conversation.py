@@ -193,7 +193,7 @@ def digest(messages: Iterable[Message]) -> str:
 
 def closes(message: Message) -> bool:
     """Whether something may be cut after this message: never between a tool call and its result."""
-    return not message.calls
+    return message.role != "assistant" or not message.calls
 
 
 def reply(state: Conversation, turn: str) -> str | None:

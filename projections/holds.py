@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.events import (
+    Alerted,
     Compiled,
     Event,
     Held,
@@ -16,25 +17,35 @@ from rewake.events import (
     Millis,
     Recorded,
     Refused,
+    RetryScheduled,
     Stretch,
     TurnAborted,
     TurnCompleted,
     TurnDeclined,
     TurnExhausted,
-    TurnStarted,
     TurnWithdrawn,
     Wake,
 )
 
 NAME = "holds"
 ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
-KINDS: frozenset[type[Event]] = ENDS | {Held, HoldLooked, HoldEnded, Wake, Refused, Compiled, TurnStarted}
+KINDS: frozenset[type[Event]] = ENDS | {
+    Held,
+    HoldLooked,
+    HoldEnded,
+    Wake,
+    Refused,
+    Compiled,
+    RetryScheduled,
+    Alerted,
+}
+REFUSALS = frozenset({"over_budget", "uncovered"})
 SPENDING = frozenset({"deadline", "nothing_pending", "stalled"})
 
 
 class Hold(Struct, frozen=True):
     """One turn's hold, through every time that it is held again. `ended` is why it last ended; `compiled`: after that,
-    once.
+    once; `refused`: after that, to the error policy.
     """
 
     turn: str
@@ -49,16 +60,18 @@ class Hold(Struct, frozen=True):
     ended: str = ""
     waited_ms: Millis = 0
     compiled: bool = False
+    refused: bool = False
 
 
 class Holds(Struct, frozen=True):
     """`waiting` now; `over`: its turn runs again or has its fresh compile to come. `demand`: what the last refusal
-    lacked.
+    lacked. `posted_at`: when an operator was last told of one.
     """
 
     waiting: Hold | None = None
     over: Hold | None = None
     demand: tuple[Stretch, ...] = ()
+    posted_at: Millis | None = None
 
 
 def initial() -> Holds:
@@ -69,16 +82,23 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
     event = recorded.event
     match event:
         case Held(turn, wakes, since, until, refusal, looked, resumes):
-            return replace(state, waiting=Hold(turn, wakes, since, until, refusal, looked, resumes=resumes), over=None)
+            looks = state.over.looks if state.over and state.over.turn == turn else 0
+            hold = Hold(turn, wakes, since, until, refusal, looked, looks, resumes=resumes)
+            return replace(state, waiting=hold, over=None)
+        case Alerted("context_refusal", posted=True, until=int()):
+            return replace(state, posted_at=recorded.at)
         case Wake(id=wake) if hold := state.waiting:
             return replace(state, waiting=replace(hold, wakes=(*hold.wakes, wake)))
         case HoldLooked(_, revisions, _, demand) if hold := state.waiting:
             looked = replace(hold, seen=revisions, looks=hold.looks + 1, looked_at=recorded.at)
             return replace(state, waiting=looked, demand=demand)
         case HoldEnded(_, why, waited) if hold := state.waiting:
+            waited = max(waited, recorded.at - hold.since)  # what ended it may have come while the process was down
             return replace(state, waiting=None, over=replace(hold, ended=why, waited_ms=waited))
         case Refused(demand=demand):
             return replace(state, demand=demand, over=state.over and replace(state.over, compiled=True))
+        case RetryScheduled(turn, error=error) if error.kind in REFUSALS and (hold := record(state, turn)):
+            return replace(state, over=replace(hold, refused=True))
         case Compiled():
             return replace(state, demand=(), over=state.over and replace(state.over, compiled=True))
         case TurnCompleted() | TurnExhausted() | TurnAborted() | TurnDeclined() | TurnWithdrawn():
@@ -101,7 +121,8 @@ def rows(state: Holds) -> list[dict[str, Any]]:
 
 def spent(state: Holds, turn: str) -> bool:
     """Whether this turn's hold is used up: its next refusal goes to the error policy."""
-    return bool(state.over and state.over.turn == turn and state.over.ended in SPENDING)
+    hold = record(state, turn)
+    return hold is not None and (hold.refused or hold.ended in SPENDING)
 
 
 def record(state: Holds, turn: str) -> Hold | None:

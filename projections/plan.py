@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -12,6 +13,7 @@ from rewake.events.context import Bound
 from rewake.projections import settings as live
 from rewake.projections.compression import Compression, Summary, Unit, applying, head_end, tail_start, units
 from rewake.projections.conversation import Conversation, Message
+from rewake.projections.conversation import digest as digest_of
 from rewake.projections.pricing import scaled
 
 FULL = 0.9
@@ -87,32 +89,54 @@ def plan(
     Tokens are estimates: prices times `multiplier`, per message. Starts from the folds that the last compile committed.
     """
     head, newest = head_end(conversation, settings), conversation.newest
-    tail = min(tail_start(conversation, settings, within.limit), newest)
-    parts = list(units(conversation, summaries, settings, min(head, tail), newest, tail))
-    committed = frozenset(places_of(conversation, conversation.folds))
+    tail = max(head, min(tail_start(conversation, settings, within.limit), newest))
+    parts = list(units(conversation, summaries, settings, head, newest, tail))
     mandatory = priced(conversation.messages[:head], multiplier) + priced(conversation.messages[newest:], multiplier)
     costs = [(scaled(part.tokens, multiplier), cost(part.summary, multiplier)) for part in parts]
-    folded = [part.summary is not None and part.start in committed for part in parts]
+    goals = [FULL * min(within.room, within.limit) if part.start < tail else within.limit for part in parts]
+    folded = committed(conversation, parts)
     total = mandatory + sum(pair[fold] for pair, fold in zip(costs, folded, strict=True))
-    expected, demand = total, list[Stretch]()
     for index, part in enumerate(parts):
-        goal = FULL * min(within.room, within.limit) if part.start < tail else within.limit
-        if folded[index] or expected <= goal:
-            continue
-        raw, short = costs[index]
-        if part.summary:
-            folded[index] = True
-            total, expected = total - raw + short, expected - raw + short
-        elif (wanted := Stretch(0, *ends(conversation, part))) and not quarantined(summaries, wanted):
-            demand.append(wanted)
-            expected -= raw
-    if total > within.limit:
-        full = within.window_room is not None and mandatory > within.window_room
-        compressible = mandatory <= within.limit and bool(demand)
+        if part.summary and not folded[index] and total > goals[index]:
+            raw, short = costs[index]
+            folded[index], total = True, total - raw + short
+    lacking = list(lacks(conversation, summaries, parts, costs, goals, total))
+    demand = tuple(stretch for stretch, _ in lacking)
+    full = within.window_room is not None and (within.window_room <= 0 or mandatory > within.window_room)
+    if full or total > within.limit:
+        helps = not full and bool(demand) and total - sum(raw for _, raw in lacking) <= within.limit
         why = "window_full" if full else "over_budget"
-        return Refusal(why, total, within, mandatory, total - within.limit, compressible, tuple(demand))
+        return Refusal(why, total, within, mandatory, max(0, total - within.limit), helps, demand)
     stretches = tuple(joined(conversation, head, parts, folded))
-    return Plan(stretches, digest(conversation, stretches), total, within, sum(folded), tuple(demand))
+    return Plan(stretches, digest(conversation, stretches), total, within, sum(folded), demand)
+
+
+def committed(conversation: Conversation, parts: Iterable[Unit]) -> list[bool]:
+    """Which parts the last compile showed by their summaries."""
+    spans = sorted(spans_of(conversation, conversation.folds))
+    folded, index = list[bool](), 0
+    for part in parts:
+        while index < len(spans) and spans[index][1] < part.start:
+            index += 1
+        folded.append(part.summary is not None and index < len(spans) and spans[index][0] <= part.start)
+    return folded
+
+
+def lacks(
+    conversation: Conversation,
+    summaries: Compression,
+    parts: Iterable[Unit],
+    costs: Iterable[tuple[Tokens, Tokens]],
+    goals: Iterable[float],
+    total: Tokens,
+) -> Iterator[tuple[Stretch, Tokens]]:
+    """The raw stretches, oldest first, without which there would be room enough, and what each takes."""
+    for part, (raw, _), goal in zip(parts, costs, goals, strict=True):
+        if total <= goal:
+            return
+        if part.summary is None and not quarantined(conversation, summaries, part):
+            yield Stretch(0, *ends(conversation, part)), raw
+            total -= raw
 
 
 def shown(
@@ -145,17 +169,18 @@ def ends(conversation: Conversation, part: Unit) -> tuple[str, str]:
     return conversation.messages[part.start].id, conversation.messages[part.stop - 1].id
 
 
-def quarantined(summaries: Compression, stretch: Stretch) -> bool:
-    return any(
-        one.work.first == stretch.first and one.work.last == stretch.last for one in summaries.quarantined.values()
-    )
+def quarantined(conversation: Conversation, summaries: Compression, part: Unit) -> bool:
+    if not summaries.quarantined:
+        return False
+    return digest_of(conversation.messages[part.start : part.stop]) in summaries.quarantined
 
 
-def places_of(conversation: Conversation, folds: Iterable[Stretch]) -> Iterator[int]:
+def spans_of(conversation: Conversation, folds: Iterable[Stretch]) -> Iterator[tuple[int, int]]:
+    """The first and the last place of each stretch, where both its ends are still there."""
     for fold in folds:
         start, last = conversation.places.get(fold.first), conversation.places.get(fold.last)
         if start is not None and last is not None:
-            yield from range(start, last + 1)
+            yield start, last
 
 
 def joined(conversation: Conversation, head: int, parts: list[Unit], folded: list[bool]) -> Iterator[Stretch]:
@@ -165,10 +190,9 @@ def joined(conversation: Conversation, head: int, parts: list[Unit], folded: lis
     covered = spans[-1][2] if spans else 0
     if covered < len(conversation.messages):
         spans.append((0, covered, len(conversation.messages)))
-    while spans:
-        level, start, stop = spans.pop(0)
-        while spans and spans[0][0] == level:
-            stop = spans.pop(0)[2]
+    for level, group in groupby(spans, key=lambda span: span[0]):
+        run = list(group)
+        start, stop = run[0][1], run[-1][2]
         yield Stretch(level, conversation.messages[start].id, conversation.messages[stop - 1].id)
 
 

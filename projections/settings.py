@@ -80,6 +80,21 @@ def bound(settings: Settings) -> Tokens:
     return math.floor(room(settings) * (1 + settings.over_budget_grace_ratio))
 
 
+def goal(state: AgentSettings) -> Tokens:
+    """The bound that compression works toward: the live one, or a paced lowering's, and the window's room beside the
+    system prompt and the tools.
+    """
+    live = state.live
+    if live is None:
+        return 0
+    goals = [bound(live)]
+    if state.target is not None:
+        goals.append(bound(replace(live, context_budget_tokens=state.target)))
+    if live.physical_window_tokens is not None:
+        goals.append(live.physical_window_tokens - live.max_tokens - live.system_tokens - live.tools_tokens)
+    return max(0, min(goals))
+
+
 def budget(settings: Settings) -> Tokens:
     """The budget as it is read back: room + max_tokens."""
     return room(settings) + settings.max_tokens

@@ -82,6 +82,8 @@ class Turn(Struct, frozen=True, omit_defaults=True):
     stage: Stage = "starting"
     trigger: str = ""
     channel: str | None = None
+    addressed: bool = False
+    silent: bool = False
     cue: str = ""
     cue_tokens: Tokens = 0
     step: int = 0
@@ -169,6 +171,8 @@ def started(held: Turn | None, event: TurnStarted, at: Millis) -> Turn:
             admitted=False,
             trigger=event.trigger,
             channel=event.channel,
+            addressed=event.addressed,
+            silent=event.silent,
             cue=event.cue,
             cue_tokens=event.cue_tokens,
         )
@@ -179,6 +183,8 @@ def started(held: Turn | None, event: TurnStarted, at: Millis) -> Turn:
         at,
         trigger=event.trigger,
         channel=event.channel,
+        addressed=event.addressed,
+        silent=event.silent,
         cue=event.cue,
         cue_tokens=event.cue_tokens,
     )

@@ -128,14 +128,14 @@ def waiting(state: Wakes) -> tuple[Pending, ...]:
 
 
 def trigger(wakes: Sequence[Pending]) -> Pending:
-    """The wake whose channel the turn has: the latest addressed one with a channel, else the latest with one, else the
-    latest.
+    """The wake whose channel the turn has: the latest addressed one with a channel, else the latest with one; where
+    none has one the latest addressed one, else the latest.
     """
 
-    def rank(indexed: tuple[int, Pending]) -> tuple[bool, bool, Millis, int]:
+    def rank(indexed: tuple[int, Pending]) -> tuple[bool, bool, bool, Millis, int]:
         index, wake = indexed
-        placed = wake.channel is not None
-        return placed and wake.addressed, placed, wake.at if wake.wake_at is None else wake.wake_at, index
+        placed, when = wake.channel is not None, wake.at if wake.wake_at is None else wake.wake_at
+        return placed and wake.addressed, placed, wake.addressed, when, index
 
     return max(enumerate(wakes), key=rank)[1]
 
@@ -177,7 +177,7 @@ def ending(event: TurnCompleted | TurnExhausted | TurnAborted | TurnDeclined | T
         case TurnCompleted(turn):
             return Ended("completed", turn)
         case TurnExhausted(turn, _, error):
-            return Ended("exhausted", turn, f"{error.kind}: {error.message}")
+            return Ended("exhausted", turn, error.told)
         case TurnAborted(turn, reason):
             return Ended("aborted", turn, reason)
         case TurnDeclined(turn):

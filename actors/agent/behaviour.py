@@ -23,7 +23,7 @@ from rewake.actors.agent.planning import compile
 from rewake.actors.agent.retrying import wait_or_end
 from rewake.actors.agent.state import FOLDS, PARTS, Agent, evolve, quiet
 from rewake.actors.agent.tooling import interrupted, returned, round_of
-from rewake.actors.agent.waking import boundary, mine, next_turn, push, rouse
+from rewake.actors.agent.waking import boundary, mine, next_turn, placing, push, rouse
 from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
 from rewake.actors.orders import Ask, Infer, RunTool
 from rewake.actors.policy import DEFAULT, ErrorPolicy
@@ -114,20 +114,22 @@ def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Se
     match event:
         case Wake() | Resumed():
             return next_turn(state)
-        case MessagePlaced() if not state.turns.running:
-            return next_turn(state)
-        case MessageAdded(turn=str(turn)) if goes_on(state, event, turn):
+        case MessagePlaced():
+            return goes_on(state) if state.turns.running else next_turn(state)
+        case MessageAdded(turn=str(turn)) if ends_round(state, event, turn):
             return after_round(state)
-        case MessageAdded() | MessagePlaced() | MessageEdited() | MessageRemoved() | SettingChanged():
+        case SettingChanged("inference_policy", _, None) if asking(state):
+            return start(state)
+        case MessageAdded() | MessageEdited() | MessageRemoved() | SettingChanged():
             return look(state, recorded)
         case Compressed() | DrainPassed() | Quarantined() | Released():
             return look(state, recorded)
         case TurnStarted():
-            return [] if state.live.inference_policy else compile(state)
+            return [] if state.live.inference_policy else start(state)
         case TurnPrepared(error=failure, retry_ms=delay) if failure:
             return wait_or_end(state, recorded.at, failure, delay)
         case TurnPrepared(turn, admitted=admitted):
-            return compile(state) if admitted else [TurnDeclined(turn, state.turn.wakes)]
+            return start(state) if admitted else [TurnDeclined(turn, state.turn.wakes)]
         case Compiled():
             return first_request(state)
         case Refused():
@@ -203,15 +205,26 @@ def interrupted_call(state: Agent) -> list[AgentEvent]:
     return [InferenceInterrupted(turn.call.call)] if turn and turn.call else []
 
 
+def start(state: Agent) -> list[Event]:
+    """A start that is admitted: what came while it was asked about is placed, and the context compiled."""
+    return placing(state) or compile(state)
+
+
+def asking(state: Agent) -> bool:
+    """Whether a start waits for what the agent's own callables say."""
+    turn = state.turns.running
+    return turn is not None and turn.stage == "starting"
+
+
 def again(state: Agent) -> list[Event]:
     """A retry: the same request, or a fresh compile where there was none; the agent's callables are asked by an order."""
     turn = state.turn
     if turn.compiled:
         return [request(state)]
-    return [] if state.live.inference_policy and not turn.admitted else compile(state)
+    return [] if state.live.inference_policy and not turn.admitted else start(state)
 
 
-def goes_on(state: Agent, event: MessageAdded, turn: str) -> bool:
+def ends_round(state: Agent, event: MessageAdded, turn: str) -> bool:
     running = state.turns.running
     return event.role == "user" and running is not None and running.id == turn
 
@@ -220,11 +233,14 @@ def after_round(state: Agent) -> list[Event]:
     """A round's results are in: what waited for them is placed, then the next request goes, or a tool has ended the
     turn.
     """
-    ids = tuple(message.id for message in state.conversation.waiting)
     if state.turn.ending:
         return completed(state, "end_turn")
-    placed = [MessagePlaced(ids)] if ids else []
-    return [*placed, request(state)]
+    return placing(state) or goes_on(state)
+
+
+def goes_on(state: Agent) -> list[Event]:
+    """The running turn, once what waited for its boundary is placed."""
+    return [request(state)] if state.turn.compiled else compile(state)
 
 
 __all__ = ["FOLDS", "PARTS", "agent", "quiet"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from rewake.actors.agent.commands import Answered, Failed, Prepared
 from rewake.actors.agent.retrying import exhausted, usage, wait_or_end
 from rewake.actors.agent.state import Agent
 from rewake.actors.agent.tooling import called
 from rewake.actors.policy import ErrorPolicy
-from rewake.actors.providers.base import Message, Request
+from rewake.actors.providers.base import Message, Request, says
 from rewake.events import (
     AnyBlock,
     CalibrationSampled,
@@ -122,24 +124,23 @@ def messages(state: Agent, turn: Turn) -> Iterator[Message]:
     compiled = turn.compiled
     newest = state.conversation.messages[state.conversation.newest :]
     first = newest[0].id if newest else None
+    note = compiled.note if compiled else ""
     for one in shown(state.conversation, state.compression, compiled.plan if compiled else ()):
-        if compiled and compiled.note and isinstance(one, Said) and one.id == first:
-            yield Message("user", (Text(compiled.note),))
+        if note and isinstance(one, Said) and one.id == first:
+            yield Message("user", (Text(note),))
         yield from rendered(one)
-    if compiled and compiled.note and first is None:
-        yield Message("user", (Text(compiled.note),))
+    if note and first is None:
+        yield Message("user", (Text(note),))
     if line := cue(state, turn)[0]:
         yield Message("user", (Text(line),))
 
 
-def rendered(one: Said | Summary) -> Iterator[Message]:
+def rendered(one: Said | Summary) -> tuple[Message, ...]:
     """A message as a provider takes it: a summary and a system line are the user's; an answer comes after its cue."""
     if isinstance(one, Summary):
-        yield Message("user", (Text(SUMMARY + one.text),))
-        return
-    if one.cue:
-        yield Message("user", (Text(one.cue),))
-    yield Message("assistant" if one.role == "assistant" else "user", one.blocks)
+        return (Message("user", (Text(SUMMARY + one.text),)),)
+    said = Message("assistant" if one.role == "assistant" else "user", one.blocks)
+    return (Message("user", (Text(one.cue),)), said) if one.cue else (said,)
 
 
 def prepared(state: Agent, said: Prepared, policy: ErrorPolicy) -> list[Event]:
@@ -194,8 +195,8 @@ def after_answer(state: Agent, recorded: Recorded, answer: InferenceCompleted) -
 
 
 def said(state: Agent, blocks: tuple[AnyBlock, ...]) -> list[Event]:
-    """The answer as a message, beside the line that prompted it."""
-    if not blocks:
+    """The answer as a message, beside the line that prompted it. One that says nothing is none: no request may have it."""
+    if not any(says(block) for block in blocks):
         return []
     turn, encoding = state.turn, state.live.encoding
     line, tokens = cue(state, replaced(turn))
@@ -215,22 +216,18 @@ def said(state: Agent, blocks: tuple[AnyBlock, ...]) -> list[Event]:
 
 def replaced(turn: Turn) -> Turn:
     """The turn as it was when its last request was rendered."""
-    from msgspec.structs import replace
-
     return replace(turn, step=turn.step - 1)
 
 
 def own_ids(answer: InferenceCompleted, blocks: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
-    """Calls of one answer that share an id get ids of ours."""
+    """Calls of one answer that share an id get ids of ours, in the letters that every provider takes."""
     ids = [block.id for block in blocks if isinstance(block, ToolCall)]
     if len(set(ids)) == len(ids):
         return blocks
-    numbers = iter(range(len(ids)))
+    call = answer.call.rpartition("/")[2]
     return tuple(
-        ToolCall(f"{answer.call}/{next(numbers)}", block.name, block.arguments)
-        if isinstance(block, ToolCall)
-        else block
-        for block in blocks
+        replace(block, id=f"call_{call}_{place}") if isinstance(block, ToolCall) else block
+        for place, block in enumerate(blocks)
     )
 
 

@@ -65,6 +65,9 @@ class Answered(Command, frozen=True):
     reply: Reply
     gate_version: int = 0
 
+    def instead(self, why: str) -> Command | None:
+        return Failed(self.call, Failure("unknown", why, retryable=True), True, self.gate_version)
+
 
 class Failed(Command, frozen=True):
     """A call failed; `emitted` tells whether some of an answer had come."""
@@ -82,3 +85,6 @@ class Returned(Command, frozen=True):
     result: str
     is_error: bool = False
     ends_turn: bool = False
+
+    def instead(self, why: str) -> Command | None:
+        return None if self.is_error else Returned(self.tool_call, f"the result can not be recorded: {why}", True)

@@ -4,16 +4,22 @@ ends.
 
 from __future__ import annotations
 
-from rewake.actors.agent.planning import note, overhead, spoken
+from msgspec.structs import replace
+
+from rewake.actors.agent.planning import note, overhead, room_of, spoken
 from rewake.actors.agent.retrying import give_up_or_wait
 from rewake.actors.agent.state import Agent, is_pending, planned, revisions
+from rewake.actors.agent.waking import owed_to, started
 from rewake.actors.policy import ErrorPolicy
 from rewake.events import Alerted, Event, Failure, Held, HoldEnded, HoldLooked, Millis, Recorded, Refused
 from rewake.events.holds import HoldEnd
 from rewake.projections.holds import Hold, record, spent
+from rewake.projections.turns import Turn
 
 DEADLINE_MS: Millis = 30 * 60_000
 """How long a turn waits for compression at the most, from its first refusal."""
+POSTED_EVERY_MS: Millis = 15 * 60_000
+"""How long an alert about a hold keeps the next one of the same agent from being posted."""
 
 
 def after_refusal(state: Agent, recorded: Recorded, refusal: Refused, policy: ErrorPolicy) -> list[Event]:
@@ -25,7 +31,7 @@ def after_refusal(state: Agent, recorded: Recorded, refusal: Refused, policy: Er
         held = Held(
             refusal.turn, state.turn.wakes, since, until, refusal, revisions(state), resumes=bool(state.turn.step)
         )
-        return [held, alert(state, refusal, until)]
+        return [held] if earlier else [held, alert(state, refusal, recorded.at, until)]
     return give_up_or_wait(state, recorded.at, failure(refusal, earlier, recorded.at), policy)
 
 
@@ -45,13 +51,19 @@ def look(state: Agent, recorded: Recorded) -> list[Event]:
     if hold is None or revisions(state) == hold.seen:
         return []
     try:
-        plan = planned(state, overhead(state, state.turns.held, note(over(hold, recorded.at))))
+        plan = planned(state, overhead(state, next_start(state), note(over(hold, recorded.at))))
     except Exception:
         return ended(hold, "check_failed", recorded.at)
     if plan.fits:
         return ended(hold, "fit", recorded.at)
     looked = HoldLooked(hold.turn, revisions(state), plan.tokens, plan.demand)
     return [looked]
+
+
+def next_start(state: Agent) -> Turn | None:
+    """The held turn as it will start again: the line that it ends on is that of all who have joined it."""
+    held = state.turns.held
+    return held and replace(held, cue_tokens=started(state, owed_to(state, held), held).cue_tokens)
 
 
 def looked(state: Agent, recorded: Recorded) -> list[Event]:
@@ -77,7 +89,7 @@ def over(hold: Hold, at: Millis) -> Hold:
 
 def failure(refusal: Refused, earlier: Hold | None, at: Millis) -> Failure:
     """The refusal as a failure, with the sizes and, when the turn was held, since when and why that ended."""
-    room = refusal.window_room if refusal.binding == "window" else refusal.room
+    room = room_of(refusal)
     said = (
         f"the context takes {refusal.tokens:,} tokens, its {refusal.binding} leaves {room:,}; "
         f"{refusal.mandatory:,} of them must stay"
@@ -87,9 +99,12 @@ def failure(refusal: Refused, earlier: Hold | None, at: Millis) -> Failure:
     return Failure(refusal.why, said, retryable=refusal.why != "window_full")
 
 
-def alert(state: Agent, refusal: Refused, until: Millis) -> Alerted:
+def alert(state: Agent, refusal: Refused, at: Millis, until: Millis) -> Alerted:
+    """Tells that a turn is held and until when: logged each time, posted at most once in a quarter of an hour."""
     said = (
-        f"{refusal.turn} is held: {refusal.tokens:,} tokens against {refusal.room:,}; "
+        f"{refusal.turn} is held: {refusal.tokens:,} tokens against {room_of(refusal):,}; "
         "it runs when compression has made room"
     )
-    return Alerted("context_refusal", said, turn=refusal.turn, until=until, agent=state.name)
+    last = state.holds.posted_at
+    posted = last is None or at >= last + POSTED_EVERY_MS
+    return Alerted("context_refusal", said, posted, turn=refusal.turn, until=until, agent=state.name)

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent, planned
-from rewake.events import Compiled, Event, Millis, Overhead, Refused, SettingChanged
+from rewake.events import Compiled, Event, Millis, Overhead, Refused, SettingChanged, Tokens
 from rewake.projections.holds import Hold
 from rewake.projections.plan import Plan, Refusal, bounds
 from rewake.projections.plan import plan as plan_of
@@ -76,11 +76,15 @@ def note(hold: Hold | None) -> str:
     refusal, waited = hold.refusal, spoken(hold.waited_ms)
     if refusal.why == "uncovered":
         return f"[budget-hold] Your context could not be shown whole, so this turn waited {waited}. It fits now."
-    window = refusal.binding == "window"
-    room = refusal.window_room if window and refusal.window_room is not None else refusal.room
-    sizes = f"({refusal.tokens:,} tokens against {room:,})"
-    whose = "its window" if window else "its budget"
+    sizes = f"({refusal.tokens:,} tokens against {room_of(refusal):,})"
+    whose = "its window" if refusal.binding == "window" else "its budget"
     return f"[budget-hold] Your context didn't fit {whose} {sizes}, so this turn waited {waited}. It fits now."
+
+
+def room_of(refusal: Refused) -> Tokens:
+    """The room of the bound that refused."""
+    window = refusal.window_room if refusal.binding == "window" else None
+    return refusal.room if window is None else window
 
 
 def spoken(wait_ms: Millis) -> str:

@@ -20,6 +20,7 @@ from rewake.projections.pricing import count_tokens
 HARD_DOWN = 3
 """Exhausted turns in a row that make an alert."""
 MARKER_CHARS = 600
+WINDOW_FULL = "window_full: the context does not fit the model's window"
 
 
 def give_up_or_wait(state: Agent, at: Millis, failure: Failure, policy: ErrorPolicy) -> list[Event]:
@@ -51,20 +52,22 @@ def exhausted(state: Agent, failure: Failure) -> list[Event]:
 
 
 def marker(state: Agent, failure: Failure) -> MessageAdded:
-    """One message to the agent: what failed, that no reply was sent, what did run."""
+    """One message to the agent: what failed, that no reply was sent, what did run. A full window's figures are not its
+    business.
+    """
     turn = state.turn
     if failure.kind == "window_full":
-        advice = "Trying again will not make room; whoever configures this agent can."
+        what, advice = WINDOW_FULL, "Trying again will not make room; whoever configures this agent can."
     else:
-        advice = "If this happens again, change the approach."
-    what = f"[turn failed] {failure.kind}: {failure.message}"[:MARKER_CHARS]
+        what, advice = failure.told, "If this happens again, change the approach."
+    what = f"[turn failed] {what}"[:MARKER_CHARS]
     text = f"{what}\nNo reply was sent; {turn.tools_run} tool calls did run. {advice}"
     encoding = state.live.encoding
     return MessageAdded("system", (Text(text),), count_tokens(text, encoding), encoding, turn=turn.id)
 
 
 def alerted(state: Agent, about: str, failure: Failure) -> Alerted:
-    said = f"{state.turn.id} ended without an answer: {failure.kind}: {failure.message}"
+    said = f"{state.turn.id} ended without an answer: {failure.told}"
     return Alerted(about, said, turn=state.turn.id, agent=state.name)
 
 

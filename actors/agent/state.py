@@ -92,7 +92,7 @@ def planned(state: Agent, overhead: Overhead) -> Plan | Refusal:
 
 def is_pending(state: Agent) -> bool:
     """Whether compression could still make room."""
-    return compression.pending(state.conversation, state.compression, state.live, state.holds.demand)
+    return compression.pending(state.conversation, state.compression, state.settings, state.holds.demand)
 
 
 def revisions(state: Agent) -> tuple[tuple[str, int], ...]:

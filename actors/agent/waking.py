@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from rewake.actors.agent.commands import Push, Rouse
 from rewake.actors.agent.state import Agent, quiet
 from rewake.events import Event, MessageAdded, MessagePlaced, TurnStarted, Wake
@@ -18,7 +20,6 @@ def push(state: Agent, said: Push) -> list[Event]:
     """A message, and the wake that came with it; nothing when its key is known."""
     if known(state.wakes, said.dedupe_key, said.at):
         return []
-    key = None if said.wake else said.dedupe_key
     message = MessageAdded(
         "user",
         said.blocks,
@@ -27,7 +28,7 @@ def push(state: Agent, said: Push) -> list[Event]:
         author=said.author,
         channel=said.channel,
         deferred=state.turns.running is not None,
-        dedupe_key=key,
+        dedupe_key=said.dedupe_key,
     )
     if not said.wake:
         return [message]
@@ -66,33 +67,48 @@ def next_turn(state: Agent) -> list[Event]:
         return []
     over, held = state.holds.over, state.turns.held
     if over and held and over.turn == held.id:
-        return [started(state, mine(state, over.wakes), held)]
+        return [started(state, owed_to(state, held), held)]
     ready = waiting(state.wakes)
     return [started(state, ready)] if ready else []
 
 
+def placing(state: Agent) -> list[Event]:
+    """At a boundary: what waited for it enters the conversation."""
+    ids = tuple(message.id for message in state.conversation.waiting)
+    return [MessagePlaced(ids)] if ids else []
+
+
 def boundary(state: Agent) -> list[Event]:
     """At a turn's end: what waited for it is placed, and the next turn starts."""
-    ids = tuple(message.id for message in state.conversation.waiting)
-    return [MessagePlaced(ids)] if ids else next_turn(state)
+    return placing(state) or next_turn(state)
 
 
 def started(state: Agent, causes: Sequence[Pending], again: Turn | None = None) -> TurnStarted:
-    """The turn that answers these wakes; `again`: the one that was held, with its next attempt."""
-    leading = trigger(causes)
-    line = cue(causes)
-    return TurnStarted(
+    """The turn that answers these wakes; `again`: the one that was held, with its next attempt.
+
+    One that had an answer already keeps its place: whatever joined it moves no routing.
+    """
+    leading, line = trigger(causes), cue(causes)
+    begun = TurnStarted(
         tuple(one.id for one in causes),
         again.id if again else "",
         again.attempt + 1 if again else 1,
         trigger=leading.reason,
         channel=leading.channel,
-        addressed=any(one.addressed for one in causes),
+        addressed=leading.addressed,
         silent=all(one.silent for one in causes),
-        resumes=bool(again and again.step),
         cue=line,
         cue_tokens=count_tokens(line, state.live.encoding),
     )
+    if again is None or not again.step:
+        return begun
+    place = {"trigger": again.trigger, "channel": again.channel, "addressed": again.addressed, "silent": again.silent}
+    return replace(begun, resumes=True, cue=again.cue, cue_tokens=again.cue_tokens, **place)
+
+
+def owed_to(state: Agent, held: Turn) -> tuple[Pending, ...]:
+    """The wakes of a held turn, and all that came since: one compile answers them."""
+    return tuple(one for one in state.wakes.owed if one.turn in (None, held.id))
 
 
 def mine(state: Agent, wakes: Sequence[str]) -> tuple[Pending, ...]:

@@ -115,6 +115,8 @@ def validate(messages: tuple[Message, ...]) -> None:
         raise InvalidRequest("there is no message")
     asked: list[str] = []
     for index, message in enumerate(messages):
+        if not asked and plain(message):
+            continue
         if wrong := wrong_alone(message) or wrong_after(asked, message):
             raise InvalidRequest(f"message {index}: {wrong}")
         asked = [block.id for block in message.blocks if isinstance(block, ToolCall)]
@@ -122,6 +124,15 @@ def validate(messages: tuple[Message, ...]) -> None:
         raise InvalidRequest("message 0: the first message is not the user's")
     if messages[-1].role != "user":
         raise InvalidRequest(f"message {len(messages) - 1}: the last message is not the user's")
+
+
+def plain(message: Message) -> bool:
+    """Whether it is one text that says something, which nothing can be wrong with: most messages are."""
+    blocks = message.blocks
+    if len(blocks) != 1 or type(blocks[0]) is not Text or message.role not in ("user", "assistant"):
+        return False
+    text = blocks[0].text
+    return bool(text) and (not text[0].isspace() or bool(text.strip()))
 
 
 def wrong_alone(message: Message) -> str:

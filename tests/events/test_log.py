@@ -170,6 +170,10 @@ def test_reading_is_by_place_stream_pattern_and_kind(log: AnyLog):
     assert seqs(stream="agent/ada") == [1, 2, 5]
     assert seqs(stream="agent/ada", after=1, until=4) == [2]
     assert seqs(stream="agent/ada", after=3) == [5]
+    assert seqs(stream="agent/ada", after_version=1) == [2, 5]
+    assert seqs(stream="agent/ada", after_version=1, after=2) == seqs(stream="agent/ada", after_version=2) == [5]
+    assert seqs(stream="agent/ada", after_version=1, until=4) == [2]
+    assert seqs(stream="agent/ada", after_version=3) == seqs(stream="nobody", after_version=3) == []
     assert seqs(stream="agent/*") == [1, 2, 3, 5]
     assert seqs(stream="agent/*", kinds=["wake"], after=1) == [3, 5]
     assert seqs(kinds=iter(["wake_withdrawn"])) == [2]
@@ -331,6 +335,7 @@ def test_both_logs_tell_the_same(acts: list[Any]):
                 {"stream": "a"},
                 {"stream": "a*", "after": 2},
                 {"stream": "c", "after": 1, "until": 6},
+                {"stream": "b", "after_version": 2, "until": 9},
             ]
             for which in some:
                 assert list(memory.read(**which)) == list(file.read(**which))

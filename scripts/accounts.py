@@ -1,0 +1,105 @@
+"""What a log says by itself: each agent's state, folded as the agent and its drain fold it, at any seq."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from rewake.actors.agent import agent
+from rewake.actors.agent.state import Agent
+from rewake.actors.behaviour import Behaviour, Position, fold
+from rewake.actors.incarnation import followed
+from rewake.actors.reports import Owed, agent_health, owed
+from rewake.events import Log, Recorded
+from rewake.projections.fold import PROJECTIONS, find, streams_of
+from rewake.projections.settings import budget
+
+S = TypeVar("S")
+
+
+def state_of(log: Log, name: str, until: int | None = None) -> Agent:
+    """An agent's state after everything it follows, up to a seq. No snapshot is used: the events alone say it."""
+    return folded(log, agent(name), log.head() if until is None else until)
+
+
+def folded(log: Log, behaviour: Behaviour[S], until: int) -> S:
+    here = Position(behaviour.initial())
+    own = log.read(stream=behaviour.stream, until=until)
+    for recorded in heapq.merge(own, followed(behaviour, log, 0, until), key=lambda recorded: recorded.seq):
+        fold(behaviour, here, recorded)
+    return here.state
+
+
+def states(log: Log, names: Iterable[str], until: int | None = None) -> Iterator[Agent]:
+    """The states of those agents that had been started by then."""
+    found = (state_of(log, name, until) for name in names)
+    return (state for state in found if state.settings.live is not None)
+
+
+def owed_in(log: Log, names: Iterable[str], until: int | None = None) -> list[Owed]:
+    """Every wake that has not ended, as the running process would tell it."""
+    return [one for state in states(log, names, until) for one in owed(state)]
+
+
+def described(state: Agent) -> dict[str, Any]:
+    """An agent as one row."""
+    health, live = agent_health(state), state.live
+    return {
+        "agent": state.name,
+        "state": health.state,
+        "turn": health.turn,
+        "owed": len(state.wakes.owed),
+        "why": health.why,
+        "since": health.since,
+        "next_at": health.next_at,
+        "model": live.model,
+        "provider": live.provider,
+        "budget": budget(live),
+        "messages": len(state.conversation.messages),
+        "tokens": sum(one.shown for one in state.conversation.messages),
+        "summaries": len(state.compression.summaries),
+    }
+
+
+def rows_of(log: Log, projection: str, name: str | None, until: int | None) -> Iterator[dict[str, Any]]:
+    """A projection's rows: of one agent (or provider), or of all of them one after the other."""
+    for stream in streams_of(log, projection):
+        _, slash, owner = stream.partition("/")
+        if name is not None and owner != name:
+            continue
+        for row in find(projection).rows(projected(log, projection, stream, until)):
+            whose = {"gates": "provider"}.get(projection, "agent")
+            yield ({whose: owner} if slash else {}) | row
+
+
+def projected(log: Log, projection: str, stream: str, until: int | None) -> Any:
+    found, state = find(projection), find(projection).initial()
+    for recorded in log.read(stream=stream, until=until):
+        if type(recorded.event) in found.KINDS:
+            state = found.evolve(state, recorded)
+    return state
+
+
+def timeline(log: Log, turn: str) -> list[Recorded]:
+    """The events of one turn, in order: those that name it, and those of its calls and tools."""
+    stream = f"agent/{turn.partition('/')[0]}"
+    events = list(log.read(stream=stream))
+    calls = {getattr(one.event, "call", None) for one in events if getattr(one.event, "turn", None) == turn} - {None}
+    return [one for one in events if belongs(one, turn, calls)]
+
+
+def belongs(recorded: Recorded, turn: str, calls: set[Any]) -> bool:
+    event = recorded.event
+    return getattr(event, "turn", None) == turn or getattr(event, "call", None) in calls
+
+
+__all__ = [
+    "PROJECTIONS",
+    "described",
+    "owed_in",
+    "rows_of",
+    "state_of",
+    "states",
+    "timeline",
+]

@@ -1,0 +1,73 @@
+"""Which log a command reads: its argument, or the one that REWAKE_LOG names."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from rewake.events import Log, UnknownAgent, open_log
+
+VARIABLE = "REWAKE_LOG"
+
+
+def on_log(*required: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command its log, open for reading, as `log`, and its required arguments by their names.
+
+    They are counted from the right: what is left of them is the log.
+    """
+    shape = " ".join(["[LOG]", *(name.upper() for name in required)])
+
+    def with_log(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.argument("places", nargs=-1, metavar=shape)
+        @functools.wraps(command)
+        def opened(*args: Any, places: tuple[str, ...], **options: Any) -> Any:
+            path, values = split(places, required)
+            with reading(path) as log:
+                return command(*args, log=log, **values, **options)
+
+        return opened
+
+    return with_log
+
+
+def split(places: tuple[str, ...], required: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """The log's path, and the required arguments by name. Raises UsageError."""
+    missing = len(required) - len(places)
+    if missing > 0:
+        raise click.UsageError(f"Missing argument '{required[-missing].upper()}'.")
+    cut = len(places) - len(required)
+    logs, values = places[:cut], places[cut:]
+    if len(logs) > 1:
+        raise click.UsageError(f"Got unexpected extra argument ({values[-1] if values else logs[-1]})")
+    path = logs[0] if logs else os.environ.get(VARIABLE, "")
+    if not path:
+        raise click.UsageError(f"Missing argument 'LOG': name a log, or set {VARIABLE}.")
+    return path, dict(zip(required, values, strict=True))
+
+
+@contextmanager
+def reading(path: str) -> Generator[Log]:
+    """The log at a path, open for reading only. Raises NotALog."""
+    log = open_log(os.path.abspath(path) if path == ":memory:" else path, readonly=True)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def agents_of(log: Log) -> list[str]:
+    """The names of a log's agents, in the order of their starts."""
+    return [stream.removeprefix("agent/") for stream in log.streams() if stream.startswith("agent/")]
+
+
+def known(log: Log, agent: str) -> str:
+    """The agent's name, if the log has it. Raises UnknownAgent."""
+    if agent not in (names := agents_of(log)):
+        there = ", ".join(names) if names else "none"
+        raise UnknownAgent(agent, f"the log has no agent of that name; it has {there}")
+    return agent

@@ -1,0 +1,242 @@
+"""Calls from inside: tools, policies and subscribers call the runtime that runs them. Nothing deadlocks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rewake.actors import AgentConfig, Runtime, RuntimeOptions, tool
+from rewake.actors.providers import ScriptedProvider, call_tool
+from rewake.actors.providers.base import Request
+from rewake.actors.tools import Tool, ToolContext
+from rewake.events import CalledFromInside, MemoryLog, ToolResult
+from tests.actors.threads import agents, kinds, said
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+def once(tool_name: str) -> Callable[[Request], Any]:
+    """A script: ada's first request of a turn calls the tool, everything else is answered."""
+
+    def script(request: Request) -> Any:
+        last = request.messages[-1].blocks[-1]
+        if request.agent != "ada" or isinstance(last, ToolResult):
+            return f"answered {request.agent}"
+        return call_tool(tool_name)
+
+    return script
+
+
+def calling(does: Callable[[Runtime, ToolContext], Any], awaited: bool) -> Tool[Any, Any]:
+    """A tool, sync or async, that does this."""
+    if awaited:
+
+        @tool(name="act")
+        async def act(context: ToolContext) -> str:
+            found = does(context.runtime, context)
+            return str(await found if asyncio.iscoroutine(found) else found)
+
+        return act
+
+    @tool(name="act")
+    def act_sync(context: ToolContext) -> str:
+        found = does(context.runtime, context)
+        return str(asyncio.run(found) if asyncio.iscoroutine(found) else found)
+
+    return act_sync
+
+
+def runtime(log: Any, act: Tool[Any, Any] | None = None, **config: Any) -> Runtime:
+    ada = AgentConfig(name="ada", model="m", tools=[act] if act else [], **config)
+    return Runtime(log, provider=ScriptedProvider(once("act")), agents=[ada, *agents("bob")])
+
+
+@pytest.mark.scenario("T-04")
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_tool_pushes_to_its_own_agent_and_to_another(awaited: bool):
+    """Both are owed; the own agent's joins at its next boundary, in no turn of its own before that."""
+    made: list[Any] = []
+
+    def does(rt: Runtime, context: ToolContext) -> str:
+        if not made:
+            made.append(rt.push("ada", "note to myself"))
+            made.append(rt.push("bob", "hello bob"))
+            made.append({one.agent for one in rt.owed()})
+        return "pushed"
+
+    log = MemoryLog()
+    with runtime(log, calling(does, awaited)) as rt:
+        first = rt.push("ada", "go")
+        assert rt.result(first, 20).text == "answered ada"
+        assert rt.run_until_idle(20).idle
+        own, other, owed = made
+        assert rt.result(own, 0).state == "completed"
+        assert rt.reply_to(other) == "answered bob"
+        assert "ada" in owed
+    assert said(log)[0] == "go"
+    assert {"note to myself", "hello bob"} <= set(said(log))
+    order = kinds(log, "agent/ada")
+    assert order.index("message_placed") > order.index("tool_returned")
+
+
+@pytest.mark.scenario("Q-05")
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rt, own: rt.stop(),
+        lambda rt, own: rt.run_until_idle(),
+        lambda rt, own: rt.result(own),
+        lambda rt, own: rt.result(own, 30),
+    ],
+)
+def test_what_would_wait_for_its_own_turn_is_refused_at_once(call: Callable[[Runtime, Any], Any], awaited: bool):
+    refused: list[BaseException] = []
+    owns: list[Any] = []
+    pushed = threading.Event()
+
+    def does(rt: Runtime, context: ToolContext) -> str:
+        pushed.wait(20)
+        try:
+            call(rt, owns[0])
+        except CalledFromInside as error:
+            refused.append(error)
+        assert rt.state("turns", "ada").running is not None
+        assert rt.result(owns[0], 0).state == "owed"
+        return "refused"
+
+    with runtime(":memory:", calling(does, awaited)) as rt:
+        owns.append(rt.push("ada", "go"))
+        pushed.set()
+        assert rt.result(owns[0], 20).text == "answered ada"
+    assert len(refused) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rt, own: rt.aresult(own),
+        lambda rt, own: rt.aidle(),
+        lambda rt, own: rt.astop(),
+    ],
+)
+def test_awaiting_its_own_turn_is_refused_at_once(call: Callable[[Runtime, Any], Any]):
+    refused: list[BaseException] = []
+    owns: list[Any] = []
+    pushed = threading.Event()
+
+    @tool
+    async def act(context: ToolContext) -> str:
+        await asyncio.to_thread(pushed.wait, 20)
+        try:
+            await call(context.runtime, owns[0])
+        except CalledFromInside as error:
+            refused.append(error)
+        return "refused"
+
+    with runtime(":memory:", act) as rt:
+        owns.append(rt.push("ada", "go"))
+        pushed.set()
+        assert rt.result(owns[0], 20).text == "answered ada"
+    assert len(refused) == 1
+
+
+def test_a_tool_waits_for_another_agent():
+    """A sync tool has a thread of its own to wait in; an async one awaits."""
+    for act in (
+        calling(lambda rt, context: rt.result(rt.push("bob", "hello"), 20).text, awaited=False),
+        calling(lambda rt, context: rt.aresult(rt.push("bob", "hello"), 20), awaited=True),
+    ):
+        log = MemoryLog()
+        with runtime(log, act) as rt:
+            assert rt.result(rt.push("ada", "go"), 20).text == "answered ada"
+            (returned,) = [one.event for one in log.read(kinds=["tool_returned"])]
+            assert "answered bob" in getattr(returned, "result", "")
+
+
+def test_an_async_tool_that_would_block_the_loop_is_refused():
+    """The answer that it would wait for comes on the very loop that it would block."""
+    with runtime(":memory:", calling(lambda rt, context: rt.result(rt.push("bob", "hello")), awaited=True)) as rt:
+        assert rt.result(rt.push("ada", "go"), 20).text == "answered ada"
+        (returned,) = [one.event for one in rt.log.read(kinds=["tool_returned"])]
+        assert "CalledFromInside" in getattr(returned, "result", "")
+
+
+def test_a_tool_starts_an_agent():
+    def does(rt: Runtime, context: ToolContext) -> str:
+        rt.start(AgentConfig(name="cyd", model="m"))
+        return rt.push("cyd", "hello").wake or ""
+
+    with runtime(":memory:", calling(does, awaited=False)) as rt:
+        rt.push("ada", "go")
+        assert rt.run_until_idle(20).idle
+        assert rt.result(rt.receipt("cyd/wake/3"), 0).text == "answered cyd"
+
+
+def test_a_policy_pushes_and_is_refused_what_would_wait():
+    seen: list[Any] = []
+
+    def policy(agent: str, wakes: Any) -> bool:
+        if not seen:
+            seen.append(rt.push("bob", "from the policy"))
+            with pytest.raises(CalledFromInside):
+                rt.run_until_idle()
+        return False
+
+    rt = runtime(":memory:", inference_policy=policy)
+    with rt:
+        assert rt.result(rt.push("ada", "go"), 20).state == "declined"
+        assert rt.result(seen[0], 20).text == "answered bob"
+
+
+def test_a_subscriber_calls_the_runtime():
+    seen: list[Any] = []
+    done = threading.Event()
+
+    def hears(recorded: Any) -> None:
+        if recorded.kind == "turn_completed" and recorded.stream == "agent/ada":
+            seen.append(rt.result(rt.push("bob", "from the subscriber"), 20).text)
+            done.set()
+
+    rt = runtime(":memory:", calling(lambda rt, context: "", awaited=False))
+    with rt:
+        rt.subscribe(hears)
+        rt.push("ada", "go")
+        assert done.wait(20)
+        assert seen == ["answered bob"]
+
+
+def test_a_subscriber_stops_the_runtime():
+    stopped = threading.Event()
+
+    def hears(recorded: Any) -> None:
+        if recorded.kind == "turn_completed":
+            rt.stop()
+            stopped.set()
+
+    rt = runtime(":memory:")
+    with rt:
+        rt.subscribe(hears)
+        rt.push("bob", "go")
+        assert stopped.wait(20)
+
+
+def test_a_stop_during_a_start_waits_for_it():
+    """The policy of an agent that the start takes up runs while the start goes on: it starts another, and neither hangs."""
+    log = MemoryLog()
+    with runtime(log, calling(lambda rt, context: "", awaited=False)) as rt:
+        rt.push("ada", "go")
+    options = RuntimeOptions(stop_timeout=2.0)
+    rt = Runtime(log, provider=ScriptedProvider(once("act")), agents=agents("ada", "bob"), options=options)
+    entering = threading.Thread(target=rt.__enter__)
+    stopping = threading.Thread(target=rt.stop)
+    entering.start()
+    stopping.start()
+    for thread in (entering, stopping):
+        thread.join(20)
+        assert not thread.is_alive()
+    rt.stop()

@@ -1,0 +1,163 @@
+"""Lives of several agents, made by a seed: tools, holds, failures, crashes, rebuilds, commands at any moment."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from typing import Any
+
+from rewake.actors import snapshots
+from rewake.actors.behaviour import Behaviour, fold
+from rewake.actors.config import AgentConfig
+from rewake.actors.incarnation import Incarnation
+from rewake.actors.providers import ScriptedProvider, call_tool, drop, reply, server_error, slow
+from rewake.actors.simulation import Simulation
+from rewake.actors.tools import tool
+from rewake.events import Log, RewakeError
+from rewake.projections.fold import PROJECTIONS, STREAMS
+from rewake.projections.fold import fold as folded_offline
+
+NAMES = ("ada", "bob", "bob", "eve")
+KINDS = ("wake", "inference_requested", "inference_completed", "tool_called", "held", "compressed", "hold_ended", "*")
+
+
+@tool(idempotent=True)
+def look(what: str) -> str:
+    """Look something up."""
+    return f"found {what}"
+
+
+@tool
+async def send(what: str) -> str:
+    """Send something."""
+    return f"sent {what}"
+
+
+def configs() -> list[AgentConfig]:
+    """One with tools, one that hardly fits its budget, one with a policy to ask."""
+    small: Any = {"context_budget_tokens": 700, "max_tokens": 100, "recent_window_tokens": 100}
+    return [
+        AgentConfig(name="ada", model="m", tools=(look, send)),
+        AgentConfig(name="bob", model="m", target_chunk_tokens=120, **small),
+        AgentConfig(name="eve", model="m", inference_policy=willing, tools=(send,)),
+    ]
+
+
+async def willing(agent: str, wakes: Any) -> bool:
+    return len(wakes) != 2
+
+
+def answers(seed: int) -> ScriptedProvider:
+    """The same request has the same answer."""
+
+    def script(request: Any) -> Any:
+        said = f"{seed} {request.agent} {request.turn} {request.step}"
+        chance = random.Random(hashlib.sha256(said.encode()).digest())
+        tools = [one.name for one in request.tools]
+        match chance.randint(0, 9):
+            case 0:
+                return server_error()
+            case 1:
+                return drop(after="I was")
+            case 2:
+                return slow(reply("late"), seconds=chance.randint(1, 90))
+            case 3 | 4 | 5 if tools:
+                names = [chance.choice(tools) for _ in range(chance.randint(1, 3))]
+                return [call_tool(name, {"what": str(number)}) for number, name in enumerate(names)]
+            case _:
+                return reply("well " * chance.randint(1, 40))
+
+    return ScriptedProvider(script)
+
+
+def begun(seed: int, log: Any = None) -> Simulation:
+    return Simulation(agents=configs(), provider=answers(seed), seed=seed, log=log)
+
+
+def lived(seed: int, acts: int = 20, log: Any = None) -> Simulation:
+    """A life: whatever may happen to agents, in an order that the seed decides; at its end nothing can happen now."""
+    sim, chance = begun(seed, log), random.Random(seed)
+    for _ in range(acts):
+        act(sim, chance)
+        while not sim.running:
+            sim.restart()
+    while True:
+        sim.run()
+        if sim.running:
+            return sim
+        sim.restart()
+
+
+def act(sim: Simulation, chance: random.Random) -> None:
+    name = chance.choice(NAMES)
+    match chance.randint(0, 11):
+        case 0 | 1 | 2 | 3:
+            sim.push(
+                name, "word " * chance.randint(1, 90 if name == "ada" else 300), channel=chance.choice(["a", "b", None])
+            )
+        case 4:
+            sim.wake(name, "tick", dedupe_key=chance.choice(["one", "two", None]))
+        case 5 | 6:
+            sim.run()
+        case 7:
+            sim.advance(seconds=chance.choice([0.5, 3, 40, 2_000]))
+        case 8:
+            some = [sim.scheduler.step() for _ in range(chance.randint(0, 30)) if sim.running and not sim._armed]
+            if some:
+                sim.scheduler.rebuild(chance.choice(list(sim.scheduler.cells)))
+        case 9:
+            sim.crash_at(chance.choice(KINDS), chance.randint(1, 6), chance.choice(["before", "after"]))
+        case 10:
+            chance.choice([sim.crash, sim.stop, lambda: sim.crash(torn=True)])()
+        case _:
+            try:
+                sim.configure(name, max_tokens=chance.randint(50, 120))
+            except RewakeError:
+                return
+
+
+def caught_up(incarnation: Incarnation[Any]) -> Any:
+    """An actor's state with all that it follows taken in."""
+    here = incarnation.here.copy()
+    for recorded in incarnation.feed:
+        fold(incarnation.behaviour, here, recorded)
+    return here.state
+
+
+def living(sim: Simulation) -> dict[str, str]:
+    """Digests of the living states."""
+    return {stream: snapshots.digest(caught_up(cell.incarnation)) for stream, cell in sim.scheduler.cells.items()}
+
+
+def actors(sim: Simulation) -> list[Behaviour[Any]]:
+    return [cell.behaviour for cell in sim.scheduler.cells.values()]
+
+
+def restarted(behaviours: list[Behaviour[Any]], log: Log) -> dict[str, str]:
+    """Digests of the states that a new process would begin with."""
+    return {one.stream: snapshots.digest(caught_up(Incarnation(one, log))) for one in behaviours}
+
+
+OWNERS = {"gates": "gate", "host": "host", "compression": "drain"}
+
+
+def parts(state: Any, stream: str) -> dict[str, Any]:
+    """The projections that an actor's state holds of its own stream."""
+    kind = stream.partition("/")[0]
+    own = [name for name in PROJECTIONS if OWNERS.get(name, "agent") == kind]
+    attribute = {"gates": "gate"}
+    return {name: state if kind == "host" else getattr(state, attribute.get(name, name), None) for name in own}
+
+
+def offline(log: Log, stream: str, at: int | None = None) -> dict[str, str]:
+    """Digests of a stream's projections folded from the log; with `at` to that seq first, and then on."""
+    kind = stream.partition("/")[0]
+    digests: dict[str, str] = {}
+    for name, projection in PROJECTIONS.items():
+        if STREAMS.get(name, "agent/*").partition("/")[0] == kind:
+            state = folded_offline(log, name, stream=stream, until=at)
+            if at is not None:
+                for recorded in log.read(at, stream):
+                    state = projection.evolve(state, recorded) if type(recorded.event) in projection.KINDS else state
+            digests[name] = snapshots.digest(state)
+    return digests

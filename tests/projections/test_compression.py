@@ -1,0 +1,240 @@
+"""The drain: which chunk is compressed next, in passes, with pauses, and what is given up."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rewake.actors.config import AgentConfig
+from rewake.actors.providers import ScriptedProvider, limit, reply, server_error, slow
+from rewake.actors.providers.script import Item
+from rewake.actors.simulation import Simulation
+from rewake.events import (
+    AgentStarted,
+    Compressed,
+    CompressionFailed,
+    CompressionRequested,
+    DrainPassed,
+    Event,
+    MessageAdded,
+    Recorded,
+    SettingChanged,
+    Settings,
+    Stretch,
+    Text,
+    ToolCall,
+    ToolResult,
+    TurnCompleted,
+    Work,
+)
+from rewake.events.messages import AnyBlock
+from rewake.projections import compression, conversation
+from rewake.projections import settings as setting
+from rewake.projections.compression import next_work
+
+LIVE = Settings(name="ada", model="m", context_budget_tokens=104_096, recent_window_tokens=0, target_chunk_tokens=100)
+
+
+def evolved(fold: Any, *events: Event, stream: str = "agent/ada") -> Any:
+    state = fold.initial()
+    for version, event in enumerate(events, 1):
+        state = fold.evolve(state, Recorded(version, 0, stream, version, None, 0, event))
+    return state
+
+
+OWN = evolved(setting, AgentStarted(LIVE))
+FRESH = compression.initial()
+
+
+def said(*messages: int | tuple[int, AnyBlock]) -> Any:
+    """A conversation whose past has messages of so many tokens."""
+    events: list[Event] = []
+    for number, one in enumerate(messages):
+        tokens, block = (one, Text("x")) if isinstance(one, int) else one
+        role = "assistant" if isinstance(block, ToolCall) else "user"
+        events.append(MessageAdded(role, (block,), tokens, "e", id=f"m{number}"))
+    return evolved(conversation, *events, TurnCompleted("t", "end_turn"))
+
+
+def chunk(told: Any, state: Any = FRESH, demand: tuple[Stretch, ...] = (), own: Any = OWN) -> Any:
+    """The messages that are compressed next."""
+    found = next_work(told, state, own, demand)
+    return found and found.sources
+
+
+def summary(told: Any, *ids: str) -> Compressed:
+    covered = [told.messages[told.places[id]] for id in ids]
+    work = Work(1, ids[0], ids[-1], ids, conversation.digest(covered), sum(one.shown for one in covered))
+    return Compressed("r", work, "s", 1, "e", summary=f"s/{ids[0]}")
+
+
+def test_a_chunk_closes_at_its_target_and_four_messages():
+    assert chunk(said(*[40] * 8)) == ("m0", "m1", "m2", "m3")
+    assert chunk(said(*[10] * 30)) == tuple(f"m{number}" for number in range(10))
+
+
+def test_the_newest_closed_chunk_is_held_back():
+    assert chunk(said(*[40] * 7)) is None
+    told = said(*[40] * 12)
+    once = evolved(compression, summary(told, "m0", "m1", "m2", "m3"), stream="drain/ada")
+    assert chunk(told, once) == ("m4", "m5", "m6", "m7")
+    both = [summary(told, *(f"m{number + place}" for place in range(4))) for number in (0, 4)]
+    assert chunk(told, evolved(compression, *both, stream="drain/ada")) is None
+
+
+def test_a_chunk_does_not_close_on_a_tool_call():
+    told = said(40, 40, 40, (40, ToolCall("c", "look")), (5, ToolResult("c", "seen")), *[40] * 8)
+    assert chunk(told) == ("m0", "m1", "m2", "m3", "m4")
+
+
+def test_a_gap_between_summaries_is_compressed_only_once_it_is_a_chunk():
+    told = said(*[40] * 14)
+    around = [summary(told, "m0", "m1", "m2", "m3"), summary(told, "m6", "m7", "m8", "m9")]
+    assert chunk(told, evolved(compression, *around, stream="drain/ada")) is None
+
+
+def test_a_demand_closes_a_short_chunk_and_lifts_the_hold_back():
+    assert chunk(said(40, 40), demand=(Stretch(0, "m0", "m1"),)) == ("m0", "m1")
+
+
+def test_a_demand_is_over_once_a_summary_stands_for_a_part_of_it():
+    told = said(*[40] * 6)
+    demand = (Stretch(0, "m2", "m3"), Stretch(0, "m4", "m5"))
+    done = evolved(compression, summary(told, "m1", "m2", "m3", "m4"), stream="drain/ada")
+    assert chunk(told, done, demand) is None
+
+
+def test_a_paced_lowering_shrinks_the_tail_that_is_spared():
+    told = said(*[40] * 16)
+    own = evolved(setting, AgentStarted(replace(LIVE, recent_window_tokens=30_000)))
+    assert chunk(told, own=own) is None
+    lower = SettingChanged("context_budget_tokens", LIVE.context_budget_tokens, 4_096 + 200, "paced")
+    lowered = setting.evolve(own, Recorded(2, 0, "agent/ada", 2, None, 0, lower))
+    assert chunk(told, own=lowered) == ("m0", "m1", "m2", "m3")
+
+
+def drained(sim: Simulation, kind: type[Event]) -> list[Any]:
+    return [one for one in sim.log.read(stream="drain/ada") if isinstance(one.event, kind)]
+
+
+def spoken(summarize: Callable[[Any], Item], *, turns: int = 40, seed: int = 0) -> Simulation:
+    """An agent after turns of 101 tokens, all of them in its tail."""
+    ada = AgentConfig(name="ada", model="m", target_chunk_tokens=100)
+    provider = ScriptedProvider(lambda _: reply("ok"), summarize=summarize)
+    sim = Simulation(agents=[ada], provider=provider, seed=seed)
+    for number in range(turns):
+        sim.push("ada", f"{number}" + " hello" * 99)
+        sim.run()
+    return sim
+
+
+def loaded(summarize: Callable[[Any], Item], *, turns: int = 40) -> Simulation:
+    """The same with many chunks to compress all at once: its tail has just been cut."""
+    sim = spoken(summarize, turns=turns)
+    sim.configure("ada", recent_window_tokens=0)
+    sim.run()
+    return sim
+
+
+def test_a_pass_makes_eight_calls_and_the_next_one_begins_after_the_interval():
+    sim = loaded(lambda _: reply("hello again"))
+    sim.advance(minutes=1)
+    passes = drained(sim, DrainPassed)
+    assert [(one.event.ticks, one.event.pending, one.event.why) for one in passes] == [
+        (8, True, "ticks"),
+        (8, True, "ticks"),
+        (3, False, "dry"),
+    ]
+    assert [later.at - sooner.at for sooner, later in pairwise(passes)] == [5_000, 5_000]
+
+
+def test_a_kick_during_a_pass_joins_it():
+    sim = loaded(lambda _: slow(reply("hello again"), seconds=1))
+    sim.advance(seconds=4)
+    sim.configure("ada", context_budget_tokens=4_096 + 500, immediate=True, allow_infeasible=True)
+    sim.push("ada", "hello")
+    sim.advance(seconds=5)
+    assert "drain_kicked" in [one.kind for one in sim.log.read(stream="drain/ada")][3:]
+    assert drained(sim, DrainPassed)[0].event.ticks == 8
+
+
+def test_a_transient_failure_pauses_thirty_seconds_doubling_to_ten_minutes():
+    sim = loaded(lambda _: server_error())
+    sim.advance(hours=1)
+    times = [one.at for one in drained(sim, CompressionRequested)]
+    waits = [(later - sooner) // 1_000 for sooner, later in pairwise(times)]
+    assert waits[:7] == [30, 60, 120, 240, 480, 600, 600]
+    assert {one.event.transient for one in drained(sim, CompressionFailed)} == {True}
+    assert sim.state("compression", "ada").quarantined == {}
+
+
+def test_a_pause_is_as_long_as_the_provider_says():
+    answers = [limit(retry_after=77)]
+    sim = loaded(lambda _: answers.pop() if answers else reply("hello again"))
+    sim.advance(minutes=5)
+    first, second, *_ = drained(sim, CompressionRequested)
+    assert second.at - first.at == 77_000
+
+
+def test_no_kick_shortens_a_pause():
+    sim = loaded(lambda _: server_error())
+    sim.configure("ada", context_budget_tokens=4_096 + 500, immediate=True, allow_infeasible=True)
+    sim.push("ada", "hello")
+    sim.run()
+    assert "held" in sim.kinds("ada")
+    assert len(drained(sim, CompressionRequested)) == 1
+    sim.advance(seconds=29)
+    assert len(drained(sim, CompressionRequested)) == 1
+    sim.advance(seconds=1)
+    assert len(drained(sim, CompressionRequested)) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [reply(""), reply(" hello" * 2_000), reply("hello", stop_reason="max_tokens")],
+    ids=["empty", "long", "cut"],
+)
+def test_an_answer_that_is_no_summary_is_never_stored_and_its_work_given_up(wrong: Any):
+    """After two tries; the rest of the history is compressed all the same."""
+    asked: Counter[Any] = Counter()
+
+    def summarize(request: Any) -> Item:
+        asked[request.messages] += 1
+        return wrong if request.messages == first(asked) else reply("hello again")
+
+    sim = loaded(summarize, turns=12)
+    sim.advance(minutes=1)
+    state = sim.state("compression", "ada")
+    assert [one.work.first for one in state.quarantined.values()] == [sim.agent("ada").conversation.messages[0].id]
+    assert asked[first(asked)] == 2
+    assert len(state.summaries) == 4
+
+
+def first(asked: Counter[Any]) -> Any:
+    return next(iter(asked))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", ["compression_requested", "compressed", "drain_passed", "drain_kicked"])
+def test_killed_at_any_tick_no_chunk_is_compressed_twice_and_none_is_lost(kind: str, when: Any):
+    """The process dies again and again at such appends, while 28 messages are compressed."""
+    for seed in range(8):
+        dice, sim = random.Random(seed), spoken(lambda _: reply("hello again"), turns=15, seed=seed)
+        sim.crash_at(kind, dice.randint(1, 3), when)
+        sim.configure("ada", recent_window_tokens=0)
+        for _ in range(12):
+            sim.advance(seconds=10)
+            if sim.crashed:
+                sim.restart()
+                sim.crash_at(kind, dice.randint(1, 3), when)
+        sim.crash()
+        sim.restart(provider=ScriptedProvider(summarize=lambda _: reply("hello again")))
+        sim.advance(minutes=1)
+        compressed = [id for one in drained(sim, Compressed) for id in one.event.work.sources]
+        assert compressed == [one.id for one in sim.agent("ada").conversation.messages[:24]]

@@ -1,0 +1,301 @@
+"""What the model is shown: raw or by summaries, all of it once, within its bounds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rewake.actors.agent.calling import rendered
+from rewake.actors.providers.base import validate
+from rewake.events import (
+    Compiled,
+    Compressed,
+    Event,
+    MessageAdded,
+    MessageEdited,
+    Overhead,
+    Quarantined,
+    Recorded,
+    Settings,
+    Stretch,
+    Text,
+    ToolCall,
+    ToolResult,
+    TurnCompleted,
+    TurnStarted,
+    Work,
+)
+from rewake.events.messages import AnyBlock, Role
+from rewake.projections import compression, conversation
+from rewake.projections.compression import Summary, head_end
+from rewake.projections.conversation import closes, digest
+from rewake.projections.plan import Bounds, Plan, Refusal, bounds, plan, shown
+
+SETTINGS = Settings(name="ada", model="m", context_budget_tokens=5_096, recent_window_tokens=100)
+
+
+class Story:
+    """A conversation told event by event, with a drain beside it."""
+
+    def __init__(self) -> None:
+        self.conversation = conversation.initial()
+        self.compression = compression.initial()
+        self.version = self.stored = 0
+
+    def happens(self, event: Event) -> None:
+        self.version += 1
+        recorded = Recorded(self.version, 0, "agent/ada", self.version, None, 0, event)
+        self.conversation = conversation.evolve(self.conversation, recorded)
+
+    def says(self, role: Role, tokens: int, *blocks: AnyBlock, turn: str | None = None) -> str:
+        id = f"ada/msg/{self.version + 1}"
+        self.happens(MessageAdded(role, blocks or (Text("hello"),), tokens, "e", id=id, turn=turn))
+        return id
+
+    def turn(self, *tokens: int) -> None:
+        """A whole turn without tools: its messages take so many tokens."""
+        for place, one in enumerate(tokens):
+            self.says("assistant" if place % 2 else "user", one)
+        self.happens(TurnCompleted("t", "end_turn"))
+
+    def drained(self, event: Event) -> None:
+        self.stored += 1
+        recorded = Recorded(self.stored, 0, "drain/ada", self.stored, None, 0, event)
+        self.compression = compression.evolve(self.compression, recorded)
+
+    def work(self, start: int, stop: int) -> Work:
+        covered = self.conversation.messages[start:stop]
+        ids = tuple(one.id for one in covered)
+        return Work(1, ids[0], ids[-1], ids, digest(covered), sum(one.shown for one in covered))
+
+    def summarised(self, start: int, stop: int, tokens: int) -> None:
+        done = Compressed("r", self.work(start, stop), "so it was", tokens, "e", summary=f"ada/summary/{self.stored}")
+        self.drained(done)
+
+    def plan(self, settings: Settings = SETTINGS, within: Bounds | None = None) -> Plan | Refusal:
+        return plan(self.conversation, self.compression, settings, 1.0, within or bounds(settings, Overhead()))
+
+
+def told(dice: random.Random) -> Story:
+    """A random story: turns with parallel tools, some of it summarised, some committed, some edited since."""
+    story = Story()
+    for _ in range(dice.randint(0, 8)):
+        turn(story, dice, whole=True)
+    begun, last = 0, 0
+    while begun < story.conversation.newest:
+        last = min(begun + dice.randint(1, 8), story.conversation.newest)
+        while not closes(story.conversation.messages[last - 1]):
+            last += 1
+        work = story.work(begun, last)
+        if dice.random() < 0.5 and work.tokens > 1:
+            story.summarised(begun, last, dice.randint(1, work.tokens - 1))
+        elif dice.random() < 0.2:
+            story.drained(Quarantined(work, "in vain"))
+        begun = last
+    turn(story, dice, whole=False)
+    if dice.random() < 0.5:
+        before = story.plan(*chosen(dice))
+        if isinstance(before, Plan):
+            story.happens(Compiled("t", 1, before.stretches, before.digest, before.tokens, 0, "e"))
+    for _ in range(dice.choice([0, 0, 1, 3])):
+        texts = [one for one in story.conversation.messages if isinstance(one.blocks[0], Text)]
+        edited = dice.choice(texts)
+        story.happens(MessageEdited(edited.id, (Text("other"), *edited.blocks[1:]), dice.randint(1, 400), "e"))
+    return story
+
+
+def turn(story: Story, dice: random.Random, whole: bool) -> None:
+    story.happens(TurnStarted(("w",), "t"))
+    for _ in range(dice.choice([1, 1, 2])):
+        story.says("user", dice.randint(1, 400))
+    for _ in range(dice.choice([0, 0, 1, 2])):
+        ids = [f"c{number}" for number in range(dice.randint(1, 3))]
+        story.says("assistant", dice.randint(1, 200), Text("let me look"), *(ToolCall(id, "look") for id in ids))
+        story.says("user", dice.randint(1, 400), *(ToolResult(id, "seen") for id in ids))
+    if whole:
+        story.says("assistant", dice.randint(1, 300))
+        story.happens(TurnCompleted("t", "end_turn"))
+
+
+def chosen(dice: random.Random) -> tuple[Settings, Bounds]:
+    own = replace(
+        SETTINGS,
+        head_window_tokens=dice.choice([0, 0, 300]),
+        recent_window_tokens=dice.choice([0, 200, 30_000]),
+        target_chunk_tokens=dice.choice([100, 500, 3_000]),
+        context_budget_tokens=4_096 + dice.randint(1, 6_000),
+        over_budget_grace_ratio=dice.choice([0.0, 0.02, 0.1]),
+        physical_window_tokens=dice.choice([None, 4_096 + dice.randint(0, 6_000)]),
+    )
+    return own, bounds(own, Overhead(dice.randint(0, 50)))
+
+
+def raw(story: Story, found: Plan) -> set[str]:
+    parts = shown(story.conversation, story.compression, found.stretches)
+    return {one.id for one in parts if not isinstance(one, Summary)}
+
+
+def smallest(story: Story, settings: Settings) -> int:
+    """What it takes with every summary that there is."""
+    conversation, total, place = story.conversation, 0, 0
+    head = head_end(conversation, settings)
+    while place < len(conversation.messages):
+        summary = compression.applying(conversation, story.compression, place) if place >= head else None
+        total += summary.tokens if summary else conversation.messages[place].shown
+        place += len(summary.work.sources) if summary else 1
+    return total
+
+
+@pytest.mark.scenario("C-14")
+@settings(max_examples=2_500)
+@given(st.integers(0, 2**64))
+def test_a_plan_shows_everything_once_within_its_bounds_as_a_provider_takes_it(seed: int):
+    dice = random.Random(seed)
+    story = told(dice)
+    own, within = chosen(dice)
+    found = story.plan(own, within)
+    if isinstance(found, Refusal):
+        full = within.window_room is not None and within.window_room <= 0
+        assert full or smallest(story, own) > within.limit
+        return
+    parts = list(shown(story.conversation, story.compression, found.stretches))
+    covered = [id for one in parts for id in (one.work.sources if isinstance(one, Summary) else (one.id,))]
+    assert covered == [one.id for one in story.conversation.messages]
+    takes = sum(one.tokens if isinstance(one, Summary) else one.shown for one in parts)
+    assert takes == found.tokens <= within.limit
+    validate(tuple(message for one in parts for message in rendered(one)))
+
+
+@pytest.mark.scenario("C-14")
+@settings(max_examples=2_500)
+@given(st.integers(0, 2**64))
+def test_a_larger_room_never_shows_less(seed: int):
+    dice = random.Random(seed)
+    story = told(dice)
+    own, within = chosen(dice)
+    more = dice.choice([1, 50, 1_000])
+    window = None if within.window_room is None else within.window_room + dice.choice([0, more])
+    wider = Bounds(within.room + more, within.bound + more, window)
+    small, large = story.plan(own, within), story.plan(own, wider)
+    if isinstance(small, Plan):
+        assert isinstance(large, Plan)
+        assert raw(story, small) <= raw(story, large)
+
+
+@pytest.mark.scenario("C-15")
+def test_what_must_stay_alone_over_the_bound_can_not_be_compressed_away():
+    story = Story()
+    for _ in range(5):
+        story.turn(500, 500)
+    story.says("user", 2_000)
+    refusal = story.plan()
+    assert isinstance(refusal, Refusal)
+    assert (refusal.why, refusal.tokens, refusal.mandatory, refusal.compressible) == (
+        "over_budget",
+        7_000,
+        2_000,
+        False,
+    )
+
+
+@pytest.mark.scenario("C-27")
+@pytest.mark.parametrize("window", [0, -100, 1])
+def test_a_window_without_room_for_what_must_stay_is_full(window: int):
+    story = Story()
+    story.says("user", 500)
+    refusal = story.plan(within=Bounds(1_000, 1_020, window))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.why, refusal.compressible) == ("window_full", False)
+    story = Story()
+    assert isinstance(story.plan(within=Bounds(1_000, 1_020, window)), Refusal if window < 1 else Plan)
+
+
+def test_a_head_longer_than_where_the_tail_begins_is_priced_once():
+    story = Story()
+    story.turn(300, 100)
+    story.says("user", 10)
+    found = story.plan(replace(SETTINGS, head_window_tokens=400, recent_window_tokens=30_000))
+    assert isinstance(found, Plan)
+    assert found.tokens == 410
+    assert found.stretches == (Stretch(0, "ada/msg/1", "ada/msg/4"),)
+
+
+def test_a_summary_that_exists_is_shown_rather_than_one_waited_for():
+    """The oldest stretch has none yet; a younger one's makes room enough."""
+    story = Story()
+    for _ in range(4):
+        story.turn(200, 200)
+    story.summarised(4, 8, 10)
+    story.says("user", 10)
+    found = story.plan(within=Bounds(1_000, 1_020))
+    assert isinstance(found, Plan)
+    assert (found.tokens, found.folded) == (820, 1)
+
+
+def test_only_as_much_is_demanded_as_would_make_room():
+    story = Story()
+    for _ in range(6):
+        story.turn(200, 200)
+    story.says("user", 10)
+    refusal = story.plan(replace(SETTINGS, target_chunk_tokens=100), Bounds(2_000, 2_040))
+    assert isinstance(refusal, Refusal)
+    assert refusal.demand == (Stretch(0, "ada/msg/1", "ada/msg/5"),)
+
+
+def test_what_was_tried_in_vain_makes_no_refusal_compressible():
+    """Until one of its messages is edited: then it is another piece of work."""
+    story = Story()
+    story.turn(400, 400)
+    story.drained(Quarantined(story.work(0, 2), "in vain"))
+    story.says("user", 10)
+    within = Bounds(100, 100)
+    refusal = story.plan(within=within)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.compressible, refusal.demand) == (False, ())
+    story.happens(MessageEdited("ada/msg/1", (Text("other"),), 390, "e"))
+    edited = story.plan(within=within)
+    assert isinstance(edited, Refusal)
+    assert edited.compressible
+
+
+def test_a_refusal_is_compressible_only_if_there_would_be_room_then():
+    story = Story()
+    story.turn(200, 200, 200, 200)
+    story.drained(Quarantined(story.work(0, 4), "in vain"))
+    story.turn(100, 100)
+    story.says("user", 10)
+    refusal = story.plan(replace(SETTINGS, target_chunk_tokens=100), Bounds(500, 500))
+    assert isinstance(refusal, Refusal)
+    assert not refusal.compressible
+
+
+def test_a_tail_never_begins_on_a_result():
+    story = Story()
+    for _ in range(3):
+        story.says("user", 10)
+        story.says("assistant", 10, ToolCall("c", "look"))
+        story.says("user", 10, ToolResult("c", "seen"))
+        story.happens(TurnCompleted("t", "end_turn"))
+    messages = story.conversation.messages
+    for recent in range(120):
+        start = compression.tail_start(story.conversation, replace(SETTINGS, recent_window_tokens=recent), 10_000)
+        assert start == len(messages) or not messages[start].results
+
+
+def test_folds_once_committed_stay():
+    """A plan never unfolds by itself, though there be room enough."""
+    story = Story()
+    story.turn(400, 400)
+    story.summarised(0, 2, 10)
+    story.says("user", 10)
+    tight = story.plan(within=Bounds(500, 500))
+    assert isinstance(tight, Plan)
+    story.happens(Compiled("t", 1, tight.stretches, tight.digest, tight.tokens, 0, "e"))
+    assert story.plan(within=Bounds(500, 500)) == story.plan(within=Bounds(500, 500))
+    wide = story.plan()
+    assert isinstance(wide, Plan)
+    assert wide.stretches == tight.stretches

@@ -1,0 +1,53 @@
+"""Recorded conversations through a runtime whose rooms are too small for them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rewake.scripts.transcripts import main
+
+RECORDINGS = Path(__file__).parents[2].parent / "shared" / "data" / "airline_transcripts.jsonl"
+
+
+def recorded(number: int) -> dict[str, object]:
+    """Eight questions, each answered by a tool and a text."""
+    messages: list[dict[str, object]] = [{"role": "system", "content": "Be brief."}]
+    for turn in range(8):
+        call = {"id": f"c{turn}", "name": "look_up", "arguments": {"what": f"thing {turn}"}}
+        messages += [
+            {"role": "user", "content": f"{number}/{turn}: " + "please tell me about it " * 12},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{turn}", "name": "look_up", "content": "found it " * 20},
+            {"role": "assistant", "content": f"Answer {turn} " + "and so on " * 12},
+        ]
+    return {"id": f"made-up-{number}", "messages": [*messages, {"role": "user", "content": "Thank you."}]}
+
+
+def test_made_up_recordings_are_held_compressed_and_answered(tmp_path: Path):
+    path = tmp_path / "made_up.jsonl"
+    path.write_text("\n".join(json.dumps(recorded(number)) for number in range(4)), "utf-8")
+    result = CliRunner().invoke(main, [str(path), "--each", "2", "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    (row,) = json.loads(result.stdout)
+    assert (row["agents"], row["messages"], row["turns"], row["tool_calls"]) == (2, 36, 36, 32)
+    assert row["compressions"] > 0
+    assert row["holds"] > 0
+
+
+@pytest.mark.skipif(not RECORDINGS.is_file(), reason="the recordings are not part of the repository")
+def test_recordings_are_answered_as_recorded():
+    result = CliRunner().invoke(main, [str(RECORDINGS), "-n", "6", "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    (row,) = json.loads(result.stdout)
+    assert row["turns"] == row["messages"]
+    assert row["compressions"] > 0
+
+
+def test_a_file_that_is_none_is_named_with_its_line(tmp_path: Path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"id": "x", "messages": []}\nnothing\n', "utf-8")
+    result = CliRunner().invoke(main, [str(path)], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "bad.jsonl:2" in result.stderr
