@@ -7,15 +7,16 @@ import zlib
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
-from pyrsistent import PDeque, PMap, PVector, pdeque, pmap, pvector
+from immutables import Map
+from pyrsistent import PDeque, PVector, pdeque, pvector
 
 S = TypeVar("S")
 
 
 def plain(value: Any) -> Any:
     """Persistent collections as the built-in ones, for the encoder."""
-    if isinstance(value, PMap):
-        return dict(cast("PMap[Any, Any]", value))
+    if isinstance(value, Map):
+        return dict(cast("Map[Any, Any]", value))
     if isinstance(value, PVector):
         return list(cast("PVector[Any]", value))
     if isinstance(value, PDeque):
@@ -30,8 +31,8 @@ def persistent(wanted: Any, value: Any) -> Any:
         return pvector(msgspec.convert(value, list[inner[0]], dec_hook=persistent))
     if origin is PDeque:
         return pdeque(msgspec.convert(value, list[inner[0]], dec_hook=persistent))
-    if origin is PMap:
-        return pmap(msgspec.convert(value, dict[inner[0], inner[1]], dec_hook=persistent))
+    if origin is Map:
+        return Map(msgspec.convert(value, dict[inner[0], inner[1]], dec_hook=persistent))
     raise NotImplementedError(wanted)
 
 

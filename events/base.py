@@ -14,7 +14,7 @@ Tokens = int
 """A count of tokens, in the encoding that the same event names, or the provider's own where it is called `counted`."""
 
 
-class Event(Struct, frozen=True, tag_field="kind", omit_defaults=True):
+class Event(Struct, frozen=True, tag_field="kind", omit_defaults=True, gc=False):
     """Something that became true. Immutable; its tag (`kind`) is the contract, its class is the same name in
     CamelCase.
     """
@@ -49,7 +49,7 @@ class Unknown(Event, frozen=True, tag="unknown"):
         return self.name
 
 
-class Draft(Struct, frozen=True):
+class Draft(Struct, frozen=True, gc=False):
     """An event on its way to the log, with what its writer knew when it was decided.
 
     `cause` is the seq of the event reacted to, `within` the index inside the same append when that event is not recorded
@@ -63,7 +63,7 @@ class Draft(Struct, frozen=True):
     within: int | None = None
 
 
-class Recorded(Struct, frozen=True):
+class Recorded(Struct, frozen=True, gc=False):
     """An event as the log has it.
 
     `seq` is global and gapless from 1, `version` counts its stream from 1, `at` is UTC milliseconds.

@@ -11,7 +11,7 @@ from rewake.events.messages import Blocks
 from rewake.events.turns import Failure
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a provider says that a call used: `input` is all of the input, `cached` the part of it read from a cache."""
 
     input: Tokens

@@ -20,7 +20,7 @@ class Stretch(Struct, frozen=True, array_like=True):
     last: str
 
 
-class Overhead(Struct, frozen=True, omit_defaults=True):
+class Overhead(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a request sends beside its history, in tokens."""
 
     system: Tokens = 0

@@ -11,7 +11,7 @@ from rewake.events.base import AgentEvent, Tokens
 Role = Literal["user", "assistant", "system"]
 
 
-class Block(Struct, frozen=True, tag_field="type", omit_defaults=True):
+class Block(Struct, frozen=True, tag_field="type", omit_defaults=True, gc=False):
     """A part of a message."""
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from rewake.events.base import AgentEvent, Millis, Tokens
 
 
-class Failure(Struct, frozen=True, omit_defaults=True):
+class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a start or a call did not succeed. `kind` is one of the error policy's, `type` the exception's own name."""
 
     kind: str

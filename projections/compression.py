@@ -6,9 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
+from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
-from pyrsistent import PMap, PVector, pmap, pvector
+from pyrsistent import PVector, pvector
 
 from rewake.events import (
     Compressed,
@@ -29,6 +30,7 @@ from rewake.events import (
     Work,
 )
 from rewake.projections.conversation import Conversation, closes, digest
+from rewake.projections.maps import without
 from rewake.projections.settings import AgentSettings, goal
 
 NAME = "compression"
@@ -71,11 +73,11 @@ class Compression(Struct, frozen=True):
     digest. Until `paused_until`, after a transient failure, no pass begins.
     """
 
-    summaries: PMap[str, Summary] = pmap()
+    summaries: Map[str, Summary] = Map()
     order: PVector[str] = pvector()
     open: CompressionRequested | None = None
-    attempts: PMap[str, int] = pmap()
-    quarantined: PMap[str, Quarantined] = pmap()
+    attempts: Map[str, int] = Map()
+    quarantined: Map[str, Quarantined] = Map()
     passing: Pass | None = None
     pauses: int = 0
     next_at: Millis = 0
@@ -113,7 +115,7 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
             return replace(state, open=event, passing=replace(going, left=going.left - 1, made=going.made + 1))
         case Compressed(_, work, text, tokens):
             summary = Summary(event.summary, work, text, tokens)
-            done = replace(state, open=None, pauses=0, attempts=state.attempts.discard(work.digest))
+            done = replace(state, open=None, pauses=0, attempts=without(state.attempts, work.digest))
             kept = state.summaries.set(work.first, summary)
             moved = {"moved_at": recorded.at, "revision": recorded.version}
             return replace(done, summaries=kept, order=state.order.append(event.summary), **moved)
@@ -129,8 +131,8 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
         case Released(digests):
             left = state.quarantined
             for one in digests:
-                left = left.discard(one)
-            return replace(state, quarantined=left, attempts=pmap(), revision=recorded.version)
+                left = without(left, one)
+            return replace(state, quarantined=left, attempts=Map(), revision=recorded.version)
         case DrainPassed(_, pending, why, next_at):
             revision = state.revision if pending else recorded.version
             paused = next_at if why == "paused" else 0

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
-from pyrsistent import PMap, PVector, pmap, pvector
+from pyrsistent import PVector, pvector
 
 from rewake.events import (
     Blocks,
@@ -42,7 +43,7 @@ KINDS: frozenset[type[Event]] = (
 )
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     """One message. `version` is that of the event that gave it its present body; `tokens` its price."""
 
     id: str
@@ -76,7 +77,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
         return self.tokens + self.cue_tokens
 
 
-class Conversation(Struct, frozen=True):
+class Conversation(Struct, frozen=True, gc=False):
     """`messages` in order, `places` where each id stands among them. `newest` is the place where the newest turn begins.
 
     `folds` are the stretches that the last compile showed by summaries: a plan starts from them. `edited` are the messages
@@ -84,7 +85,7 @@ class Conversation(Struct, frozen=True):
     """
 
     messages: PVector[Message] = pvector()
-    places: PMap[str, int] = pmap()
+    places: Map[str, int] = Map()
     waiting: tuple[Message, ...] = ()
     newest: int = 0
     ended: bool = True
@@ -177,7 +178,7 @@ def without(state: Conversation, place: int, version: int) -> Conversation:
     kept = [one for one in state.messages if one.id != state.messages[place].id]
     places = {one.id: index for index, one in enumerate(kept)}
     newest = state.newest - (place < state.newest)
-    return replace(state, messages=pvector(kept), places=pmap(places), newest=newest, revision=version)
+    return replace(state, messages=pvector(kept), places=Map(places), newest=newest, revision=version)
 
 
 def digest(messages: Iterable[Message]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
-from pyrsistent import PMap, pmap
 
 from rewake.events import Event, GateClosed, GateOpened, Millis, Recorded
+from rewake.projections.maps import without
 
 NAME = "gates"
 KINDS: frozenset[type[Event]] = frozenset({GateClosed, GateOpened})
@@ -26,7 +27,7 @@ class Wait(Struct, frozen=True):
 class Gate(Struct, frozen=True):
     """`closed` by model (`*`: all); `limit` while it ramps up; `version` of the gate's stream."""
 
-    closed: PMap[str, Wait] = pmap()
+    closed: Map[str, Wait] = Map()
     limit: int | None = None
     version: int = 0
 
@@ -41,7 +42,7 @@ def evolve(state: Gate, recorded: Recorded) -> Gate:
             wait = Wait(since, until, why, n)
             return replace(state, closed=state.closed.set(model or "*", wait), version=recorded.version)
         case GateOpened(model=model, limit=limit):
-            return replace(state, closed=state.closed.discard(model or "*"), limit=limit, version=recorded.version)
+            return replace(state, closed=without(state.closed, model or "*"), limit=limit, version=recorded.version)
         case _:
             return state
 

@@ -43,7 +43,7 @@ REFUSALS = frozenset({"over_budget", "uncovered"})
 SPENDING = frozenset({"deadline", "nothing_pending", "stalled"})
 
 
-class Hold(Struct, frozen=True):
+class Hold(Struct, frozen=True, gc=False):
     """One turn's hold, through every time that it is held again. `ended` is why it last ended; `compiled`: after that,
     once; `refused`: after that, to the error policy.
     """
@@ -63,7 +63,7 @@ class Hold(Struct, frozen=True):
     refused: bool = False
 
 
-class Holds(Struct, frozen=True):
+class Holds(Struct, frozen=True, gc=False):
     """`waiting` now; `over`: its turn runs again or has its fresh compile to come. `demand`: what the last refusal
     lacked. `posted_at`: when an operator was last told of one.
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
-from pyrsistent import PMap, pmap
 
 from rewake.events import ActorFailed, ActorParked, Event, HostStarted, HostStopped, Millis, Quiesced, Recorded, Resumed
 
@@ -34,8 +34,8 @@ class Host(Struct, frozen=True):
     maintenance_ms: Millis = 5_000
     quiesced: bool = False
     reason: str = ""
-    troubles: PMap[str, Trouble] = pmap()
-    parked: PMap[str, str] = pmap()
+    troubles: Map[str, Trouble] = Map()
+    parked: Map[str, str] = Map()
 
 
 def initial() -> Host:

@@ -61,7 +61,7 @@ RECENT = 64
 Stage = Literal["starting", "admitted", "refused", "compiled", "calling", "answered", "failed", "waiting", "tooling"]
 
 
-class OpenTool(Struct, frozen=True, omit_defaults=True):
+class OpenTool(Struct, frozen=True, omit_defaults=True, gc=False):
     """A tool call of the running round, and what it returned."""
 
     id: str
@@ -72,7 +72,7 @@ class OpenTool(Struct, frozen=True, omit_defaults=True):
     returned: ToolReturned | None = None
 
 
-class Turn(Struct, frozen=True, omit_defaults=True):
+class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     """A turn that has not ended. `step` counts its answered requests, `failures` those in a row that failed."""
 
     id: str
@@ -102,7 +102,7 @@ class Turn(Struct, frozen=True, omit_defaults=True):
     last_payload: Tokens = 0
 
 
-class Past(Struct, frozen=True, omit_defaults=True):
+class Past(Struct, frozen=True, omit_defaults=True, gc=False):
     """A turn that ended: how, when, and after how many calls."""
 
     id: str
@@ -114,7 +114,7 @@ class Past(Struct, frozen=True, omit_defaults=True):
     steps: int = 0
 
 
-class Turns(Struct, frozen=True):
+class Turns(Struct, frozen=True, gc=False):
     """`running` has the turn token; `held` gave it back and waits; `streak` counts exhausted turns in a row."""
 
     running: Turn | None = None

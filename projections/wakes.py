@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
-from pyrsistent import PDeque, PMap, PVector, pdeque, pmap, pvector
+from pyrsistent import PDeque, PVector, pdeque, pvector
 
 from rewake.events import (
     Event,
@@ -41,7 +42,7 @@ RECENT = 256
 """How many ended wakes the state remembers; older ones are read from the log."""
 
 
-class Pending(Struct, frozen=True, omit_defaults=True):
+class Pending(Struct, frozen=True, omit_defaults=True, gc=False):
     """A wake that has not ended. `turn` is the one that took it; None: it waits."""
 
     id: str
@@ -57,7 +58,7 @@ class Pending(Struct, frozen=True, omit_defaults=True):
     turn: str | None = None
 
 
-class Ended(Struct, frozen=True, omit_defaults=True):
+class Ended(Struct, frozen=True, omit_defaults=True, gc=False):
     """How a wake ended, in which turn, and why where there is more to say."""
 
     state: Ending
@@ -65,7 +66,7 @@ class Ended(Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-class Seen(Struct, frozen=True, omit_defaults=True):
+class Seen(Struct, frozen=True, omit_defaults=True, gc=False):
     """The receipt that a `dedupe_key` stands for: message and wake, and the version of the first of them."""
 
     at: Millis
@@ -74,13 +75,13 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     wake: str | None = None
 
 
-class Wakes(Struct, frozen=True):
+class Wakes(Struct, frozen=True, gc=False):
     """`owed` in the order of acceptance; `ended` the latest; `seen` by key, `order` the keys by age."""
 
     owed: PVector[Pending] = pvector()
-    ended: PMap[str, Ended] = pmap()
+    ended: Map[str, Ended] = Map()
     endings: PDeque[str] = pdeque()
-    seen: PMap[str, Seen] = pmap()
+    seen: Map[str, Seen] = Map()
     order: PDeque[str] = pdeque()
 
 
@@ -158,7 +159,7 @@ def pending(wake: Wake, at: Millis) -> Pending:
 def remember(state: Wakes, key: str, recorded: Recorded, message: str | None, wake: str | None) -> Wakes:
     seen, order = state.seen, state.order
     while order and seen[order.left].at < recorded.at - KEPT_MS:
-        seen, order = seen.remove(order.left), order.popleft()
+        seen, order = seen.delete(order.left), order.popleft()
     first = seen.get(key)
     if first is None:
         order = order.append(key)
@@ -192,5 +193,5 @@ def end(state: Wakes, wakes: frozenset[str], how: Ended) -> Wakes:
         if one.id in wakes:
             ended, endings = ended.set(one.id, how), endings.append(one.id)
     while len(endings) > RECENT:
-        ended, endings = ended.remove(endings.left), endings.popleft()
+        ended, endings = ended.delete(endings.left), endings.popleft()
     return replace(state, owed=pvector(one for one in state.owed if one.id not in wakes), ended=ended, endings=endings)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from immutables import Map
 from msgspec import Struct
-from pyrsistent import PDeque, PMap, PVector
+from pyrsistent import PDeque, PVector
 
 from rewake.events import Log, Recorded
 from rewake.projections.fold import PROJECTIONS, STREAMS
@@ -91,7 +92,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
 
 def size(value: Any) -> int | None:
     """How many a collection has; None for what is none."""
-    many = isinstance(value, PVector | PMap | PDeque | tuple | frozenset | list | dict)
+    many = isinstance(value, PVector | Map | PDeque | tuple | frozenset | list | dict)
     return len(value) if many else None  # pyright: ignore[reportUnknownArgumentType]
 
 

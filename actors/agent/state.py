@@ -13,7 +13,7 @@ from rewake.projections import compression, conversation, holds, host, settings,
 from rewake.projections.plan import Plan, Refusal, bounds, plan
 
 
-class Agent(Struct, frozen=True):
+class Agent(Struct, frozen=True, gc=False):
     """An agent's whole state. `version` is that of its stream; `compression` is its drain's, `host` the process's."""
 
     name: str

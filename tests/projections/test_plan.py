@@ -202,7 +202,6 @@ def test_what_must_stay_alone_over_the_bound_can_not_be_compressed_away():
     )
 
 
-@pytest.mark.scenario("C-27")
 @pytest.mark.parametrize("window", [0, -100, 1])
 def test_a_window_without_room_for_what_must_stay_is_full(window: int):
     story = Story()
