@@ -56,6 +56,13 @@ AnyBlock = Text | ToolCall | ToolResult | Image | Reasoning
 Blocks = tuple[AnyBlock, ...]
 
 
+class Message(Struct, frozen=True, gc=False):
+    """One message as a provider takes it; `role` is `user` or `assistant`, results of tools are the user's."""
+
+    role: str
+    blocks: Blocks
+
+
 class MessageAdded(AgentEvent, frozen=True, tag="message_added"):
     """A message is in the conversation, or waits (`deferred`) for the running turn's next boundary.
 

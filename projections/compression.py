@@ -29,7 +29,7 @@ from rewake.events import (
     Tokens,
     Work,
 )
-from rewake.projections.conversation import Conversation, closes, digest
+from rewake.projections.conversation import Conversation, Message, closes, digest, price
 from rewake.projections.maps import without
 from rewake.projections.settings import AgentSettings, goal
 
@@ -179,20 +179,20 @@ def head_end(conversation: Conversation, settings: Settings) -> int:
 
 
 def tail_start(conversation: Conversation, settings: Settings, limit: Tokens) -> int:
-    """The place where the recent tail begins: at most `recent_window_tokens`, and at most half of what there is room
-    for.
+    """The place where the recent tail begins: at most `recent_window_tokens`, and at most half of what there is room for.
+
+    The newest turn is always in it; it never begins with the result of a call that is not.
     """
-    allowed = min(settings.recent_window_tokens, limit // 2)
-    messages, newest, taken = conversation.messages, conversation.newest, 0
-    start = len(messages)
-    for message in reversed(messages):
-        taken += message.tokens + message.cue_tokens
-        if taken > allowed and start <= newest:
-            break
-        start -= 1
+    messages = conversation.messages
+    least = conversation.total - min(settings.recent_window_tokens, limit // 2)
+    start = min(bisect_left(messages, least, key=starting), conversation.newest)
     while 0 < start < len(messages) and not closes(messages[start - 1]):
         start += 1
     return start
+
+
+def starting(message: Message) -> Tokens:
+    return message.before
 
 
 def applying(conversation: Conversation, compression: Compression, place: int) -> Summary | None:
@@ -223,26 +223,37 @@ def units(
     conversation: Conversation, compression: Compression, settings: Settings, start: int, stop: int, edge: int
 ) -> Iterator[Unit]:
     """The history from `start` to `stop` in stretches that are shown alike; a raw stretch never crosses `edge`."""
-    messages, summaries = conversation.messages, beginnings(conversation, compression)
-    target, place, begun, taken = settings.target_chunk_tokens, start, start, 0
-    while place < stop:
-        summary = summaries.get(place)
-        if begun < place and (summary or place == edge):
-            yield Unit(begun, place, taken)
-            begun, taken = place, 0
-        if summary:
-            end = place + len(summary.work.sources)
-            yield Unit(place, end, summary.work.tokens, summary, closed=True)
-            place = begun = end
-            continue
-        message = messages[place]
-        taken += message.tokens + message.cue_tokens
-        place += 1
-        if taken >= target and place - begun >= SMALLEST_CHUNK and closes(message):
-            yield Unit(begun, place, taken, closed=True)
-            begun, taken = place, 0
-    if begun < place:
-        yield Unit(begun, place, taken)
+    summaries = beginnings(conversation, compression)
+    place = start
+    for head in sorted(head for head in summaries if start <= head < stop):
+        summary = summaries[head]
+        yield from raw(conversation, settings, place, head, edge)
+        place = head + len(summary.work.sources)
+        yield Unit(head, place, summary.work.tokens, summary, closed=True)
+    yield from raw(conversation, settings, place, stop, edge)
+
+
+def raw(conversation: Conversation, settings: Settings, start: int, stop: int, edge: int) -> Iterator[Unit]:
+    """Raw messages in chunks: each as long as it must be to be compressed, the last of them perhaps not."""
+    if start < edge < stop:
+        yield from raw(conversation, settings, start, edge, edge)
+        start = edge
+    messages = conversation.messages
+    while start < stop:
+        full = bisect_left(messages, messages[start].before + settings.target_chunk_tokens, start, stop, key=starting)
+        end = max(full, start + SMALLEST_CHUNK)
+        while end < stop and not closes(messages[end - 1]):
+            end += 1
+        if end > stop or (end == stop and not full_chunk(conversation, settings, start, stop)):
+            yield Unit(start, stop, price(conversation, start, stop))
+            return
+        yield Unit(start, end, price(conversation, start, end), closed=True)
+        start = end
+
+
+def full_chunk(conversation: Conversation, settings: Settings, start: int, stop: int) -> bool:
+    enough = price(conversation, start, stop) >= settings.target_chunk_tokens and stop - start >= SMALLEST_CHUNK
+    return enough and closes(conversation.messages[stop - 1])
 
 
 def work(conversation: Conversation, start: int, stop: int, tokens: Tokens) -> Work:
@@ -275,8 +286,7 @@ def next_work(
     None for an agent that was never started.
     """
     for start, stop in demanded(conversation, compression, demand):
-        tokens = sum(one.shown for one in conversation.messages[start:stop])
-        wanted = work(conversation, start, stop, tokens)
+        wanted = work(conversation, start, stop, price(conversation, start, stop))
         if wanted.digest not in compression.quarantined:
             return wanted
     return None if settings.live is None else ripe(conversation, compression, settings.live, goal(settings))
@@ -284,6 +294,8 @@ def next_work(
 
 def ripe(conversation: Conversation, compression: Compression, settings: Settings, limit: Tokens) -> Work | None:
     """The oldest closed chunk before the tail that has no summary and is not the newest one."""
+    if conversation.total <= min(settings.recent_window_tokens, limit // 2):
+        return None
     first = None
     start, stop = head_end(conversation, settings), min(tail_start(conversation, settings, limit), conversation.newest)
     for unit in units(conversation, compression, settings, start, stop, stop):

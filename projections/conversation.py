@@ -34,6 +34,7 @@ from rewake.events import (
     TurnStarted,
     TurnWithdrawn,
 )
+from rewake.events.messages import Message as Said
 from rewake.events.messages import Role
 
 NAME = "conversation"
@@ -44,13 +45,17 @@ KINDS: frozenset[type[Event]] = (
 
 
 class Message(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One message. `version` is that of the event that gave it its present body; `tokens` its price."""
+    """One message. `said` is what a provider is sent of it, `tokens` its price, `before` that of all messages before it.
+
+    `version` is that of the event that gave it its present body.
+    """
 
     id: str
     role: Role
-    blocks: Blocks
+    said: Said
     tokens: Tokens
     version: int
+    before: Tokens = 0
     at: Millis = 0
     turn: str | None = None
     author: str | None = None
@@ -58,6 +63,10 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     partial: bool = False
     cue: str = ""
     cue_tokens: Tokens = 0
+
+    @property
+    def blocks(self) -> Blocks:
+        return self.said.blocks
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -77,19 +86,31 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
         return self.tokens + self.cue_tokens
 
 
-class Conversation(Struct, frozen=True, gc=False):
-    """`messages` in order, `places` where each id stands among them. `newest` is the place where the newest turn begins.
+class Shown(Struct, frozen=True, gc=False):
+    """What the last compile showed, while nothing but its end has changed: the plan, what it took, how far it went."""
 
-    `folds` are the stretches that the last compile showed by summaries: a plan starts from them. `edited` are the messages
-    that have another body than they were added with.
+    stretches: tuple[Stretch, ...]
+    tokens: Tokens
+    multiplier: float
+    messages: int
+    folded: int = 0
+
+
+class Conversation(Struct, frozen=True, gc=False):
+    """`messages` in order, `places` where each id stands among them, `newest` the place where the newest turn begins.
+
+    `total` is the price of all that is in it. `folds` are the stretches that the last compile showed by summaries: a plan
+    starts from them. `edited` are the messages that have another body than they were added with.
     """
 
     messages: PVector[Message] = pvector()
     places: Map[str, int] = Map()
     waiting: tuple[Message, ...] = ()
+    total: Tokens = 0
     newest: int = 0
     ended: bool = True
     folds: tuple[Stretch, ...] = ()
+    shown: Shown | None = None
     edited: frozenset[str] = frozenset()
     revision: int = 0
 
@@ -112,15 +133,16 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             return placed(replace(state, waiting=rest), entering, recorded.version)
         case MessageEdited(id, blocks, tokens) if id in state.places:
             place = state.places[id]
-            body = replace(state.messages[place], blocks=blocks, tokens=tokens, version=recorded.version)
-            edited = state.edited | {id}
-            messages = state.messages.set(place, body)
-            return replace(state, messages=messages, edited=edited, revision=recorded.version)
+            before = state.messages[place]
+            said = Said(before.said.role, blocks)
+            body = replace(before, said=said, tokens=tokens, version=recorded.version)
+            edited = replace(state, edited=state.edited | {id}, shown=None, revision=recorded.version)
+            return summed(edited, [*state.messages[:place], body, *state.messages[place + 1 :]])
         case MessageRemoved(id) if id in state.places:
             return without(state, state.places[id], recorded.version)
-        case Compiled(_, _, plan):
+        case Compiled(_, _, plan, _, tokens, folded=folded, multiplier=multiplier):
             folds = tuple(stretch for stretch in plan if stretch.level)
-            return state if folds == state.folds else replace(state, folds=folds)
+            return replace(state, folds=folds, shown=Shown(plan, tokens, multiplier, len(state.messages), folded))
         case TurnStarted() if state.ended:
             return replace(state, ended=False)
         case _ if type(event) in ENDS:
@@ -153,9 +175,10 @@ def message(event: MessageAdded, recorded: Recorded) -> Message:
     return Message(
         event.id,
         event.role,
-        event.blocks,
+        Said("assistant" if event.role == "assistant" else "user", event.blocks),
         event.tokens,
         recorded.version,
+        0,
         recorded.at,
         event.turn,
         event.author,
@@ -167,18 +190,35 @@ def message(event: MessageAdded, recorded: Recorded) -> Message:
 
 
 def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> Conversation:
-    messages, places = state.messages, state.places
+    messages, places, total = state.messages, state.places, state.total
     for one in entering:
         places = places.set(one.id, len(messages))
-        messages = messages.append(one)
-    return replace(state, messages=messages, places=places, revision=version)
+        messages = messages.append(replace(one, before=total) if total else one)
+        total += one.shown
+    return replace(state, messages=messages, places=places, total=total, revision=version)
 
 
 def without(state: Conversation, place: int, version: int) -> Conversation:
-    kept = [one for one in state.messages if one.id != state.messages[place].id]
-    places = {one.id: index for index, one in enumerate(kept)}
     newest = state.newest - (place < state.newest)
-    return replace(state, messages=pvector(kept), places=Map(places), newest=newest, revision=version)
+    kept = [*state.messages[:place], *state.messages[place + 1 :]]
+    return summed(replace(state, newest=newest, shown=None, revision=version), kept)
+
+
+def summed(state: Conversation, messages: list[Message]) -> Conversation:
+    """The conversation with other messages: where each stands, and what comes before it, is counted again."""
+    before, counted = 0, list[Message]()
+    for one in messages:
+        counted.append(replace(one, before=before))
+        before += one.shown
+    places = {one.id: place for place, one in enumerate(counted)}
+    return replace(state, messages=pvector(counted), places=Map(places), total=before)
+
+
+def price(state: Conversation, start: int, stop: int) -> Tokens:
+    """What the messages from place `start` to place `stop` (exclusive) take, shown raw."""
+    messages = state.messages
+    end = messages[stop].before if stop < len(messages) else state.total
+    return end - messages[start].before if start < stop else 0
 
 
 def digest(messages: Iterable[Message]) -> str:

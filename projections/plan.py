@@ -88,6 +88,8 @@ def plan(
 
     Tokens are estimates: prices times `multiplier`, per message. Starts from the folds that the last compile committed.
     """
+    if (extended := longer(conversation, multiplier, within)) is not None:
+        return extended
     head, newest = head_end(conversation, settings), conversation.newest
     tail = max(head, min(tail_start(conversation, settings, within.limit), newest))
     parts = list(units(conversation, summaries, settings, head, newest, tail))
@@ -109,6 +111,27 @@ def plan(
         return Refusal(why, total, within, mandatory, max(0, total - within.limit), helps, demand)
     stretches = tuple(joined(conversation, head, parts, folded))
     return Plan(stretches, digest(conversation, stretches), total, within, sum(folded), demand)
+
+
+def longer(conversation: Conversation, multiplier: float, within: Bounds) -> Plan | None:
+    """The last plan with what came after it, when only the end has changed and nothing is so full that it would fold.
+
+    What the whole plan would give, without looking at what it has looked at before.
+    """
+    shown = conversation.shown
+    if shown is None or shown.multiplier != multiplier:
+        return None
+    came = conversation.messages[shown.messages :]
+    tokens = shown.tokens + priced(came, multiplier)
+    if tokens > FULL * min(within.room, within.limit):
+        return None
+    stretches = shown.stretches
+    if came and stretches and stretches[-1].level == 0:
+        stretches = (*stretches[:-1], Stretch(0, stretches[-1].first, came[-1].id))
+    elif came:
+        stretches = (*stretches, Stretch(0, came[0].id, came[-1].id))
+    folded = shown.folded
+    return Plan(stretches, digest(conversation, stretches), tokens, within, folded)
 
 
 def committed(conversation: Conversation, parts: Iterable[Unit]) -> list[bool]:

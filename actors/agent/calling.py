@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -12,7 +11,7 @@ from rewake.actors.agent.retrying import exhausted, usage, wait_or_end
 from rewake.actors.agent.state import Agent
 from rewake.actors.agent.tooling import called
 from rewake.actors.policy import ErrorPolicy
-from rewake.actors.providers.base import Message, Request, says
+from rewake.actors.providers.base import Request, says
 from rewake.events import (
     AnyBlock,
     CalibrationSampled,
@@ -21,6 +20,7 @@ from rewake.events import (
     InferenceCompleted,
     InferenceFailed,
     InferenceRequested,
+    Message,
     MessageAdded,
     Recorded,
     Text,
@@ -33,6 +33,7 @@ from rewake.events import (
 from rewake.projections import pricing
 from rewake.projections.compression import Summary
 from rewake.projections.conversation import Message as Said
+from rewake.projections.conversation import price
 from rewake.projections.plan import shown
 from rewake.projections.turns import Turn
 
@@ -71,7 +72,7 @@ def priced(state: Agent, turn: Turn) -> Tokens:
     if compiled is None:
         return 0
     messages = state.conversation.messages
-    later = sum(one.shown for one in messages[planned_to(state, turn) :])
+    later = price(state.conversation, planned_to(state, turn), len(messages))
     _, ends_on = cue(state, turn)
     note = pricing.count_tokens(compiled.note, compiled.encoding)
     return compiled.tokens + later + state.live.system_tokens + state.live.tools_tokens + ends_on + note
@@ -119,28 +120,34 @@ def render(state: Agent, call: InferenceRequested) -> Request:
     )
 
 
-def messages(state: Agent, turn: Turn) -> Iterator[Message]:
-    """What the model is shown, in order: the plan, what came after it, and the line that it ends on."""
-    compiled = turn.compiled
-    newest = state.conversation.messages[state.conversation.newest :]
-    first = newest[0].id if newest else None
-    note = compiled.note if compiled else ""
-    for one in shown(state.conversation, state.compression, compiled.plan if compiled else ()):
-        if note and isinstance(one, Said) and one.id == first:
-            yield Message("user", (Text(note),))
-        yield from rendered(one)
-    if note and first is None:
-        yield Message("user", (Text(note),))
+def messages(state: Agent, turn: Turn) -> list[Message]:
+    """What the model is shown, in order: the plan, what came after it, and the line that it ends on.
+
+    A hold's note stands before the newest turn.
+    """
+    conversation, compiled = state.conversation, turn.compiled
+    newest = conversation.messages[conversation.newest].id if conversation.newest < len(conversation.messages) else None
+    note = (Message("user", (Text(compiled.note),)),) if compiled and compiled.note else ()
+    sent: list[Message] = []
+    for one in shown(conversation, state.compression, compiled.plan if compiled else ()):
+        if isinstance(one, Summary) or one.cue:
+            sent += rendered(one)
+            continue
+        if note and one.id == newest:
+            sent += note
+        sent.append(one.said)
+    if newest is None:
+        sent += note
     if line := cue(state, turn)[0]:
-        yield Message("user", (Text(line),))
+        sent.append(Message("user", (Text(line),)))
+    return sent
 
 
 def rendered(one: Said | Summary) -> tuple[Message, ...]:
-    """A message as a provider takes it: a summary and a system line are the user's; an answer comes after its cue."""
+    """A message as a provider takes it: a summary is the user's, an answer comes after the line that prompted it."""
     if isinstance(one, Summary):
         return (Message("user", (Text(SUMMARY + one.text),)),)
-    said = Message("assistant" if one.role == "assistant" else "user", one.blocks)
-    return (Message("user", (Text(one.cue),)), said) if one.cue else (said,)
+    return (Message("user", (Text(one.cue),)), one.said) if one.cue else (one.said,)
 
 
 def prepared(state: Agent, said: Prepared, policy: ErrorPolicy) -> list[Event]:

@@ -23,7 +23,7 @@ from rewake.actors.providers.failures import (
 from rewake.events.agents import ToolSpec
 from rewake.events.base import Tokens
 from rewake.events.calls import Usage
-from rewake.events.messages import AnyBlock, Blocks, Reasoning, Text, ToolCall, ToolResult
+from rewake.events.messages import AnyBlock, Blocks, Message, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = [
     "AuthFailed",
@@ -48,13 +48,6 @@ __all__ = [
 
 OnDelta = Callable[[str], None]
 """Takes each piece of an answer's text as it comes."""
-
-
-class Message(Struct, frozen=True):
-    """One message as a provider is sent it; `role` is `user` or `assistant`, results of tools are the user's."""
-
-    role: str
-    blocks: Blocks
 
 
 class Request(Struct, frozen=True, kw_only=True):
