@@ -30,6 +30,11 @@ class Command(Struct, frozen=True, kw_only=True):
 
     at: Millis = 0
 
+    @property
+    def ends(self) -> Key | None:
+        """The key of the order that this is the outcome of: its port has nothing left to cancel. None: of none."""
+        return None
+
     def instead(self, why: str) -> Command | None:
         """What is embodied in its place when the log can not take what it was embodied as; None: nothing can be."""
         return None
@@ -43,6 +48,10 @@ class Due(Command, frozen=True):
     """The time of a timer has come; `key` is the order's."""
 
     key: Key
+
+    @property
+    def ends(self) -> Key | None:
+        return self.key
 
 
 @dataclass(frozen=True)

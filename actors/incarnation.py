@@ -79,6 +79,7 @@ class Incarnation(Generic[S]):
         self.behaviour = behaviour
         self.feed: deque[Recorded] = deque()
         self.started: dict[Key, Order] = {}
+        self.ended: set[Key] = set()
         self.singly = 0
         head = log.head()
         self.offered = head
@@ -144,6 +145,7 @@ class Incarnation(Generic[S]):
         """The batch is on disk: its state is the state. Whoever asked is answered by `answer`."""
         self.here = batch.here
         self.singly = max(0, self.singly - batch.consumed - len(batch.answers))
+        self.ended.update(key for asked, *_ in batch.answers if (key := asked.command.ends))
         for _ in range(batch.consumed):
             self.feed.popleft()
 
@@ -168,13 +170,15 @@ class Incarnation(Generic[S]):
         return [], [Failed(error, recorded=self.feed[0])]
 
     def reconcile(self) -> Changes:
-        """The orders that are new or other than they were, and the keys that are gone."""
+        """The orders that are new or other than they were, and the keys that are gone, but for those that have ended."""
         wanted = self.behaviour.orders(self.here.state)
         cancel = [key for key, order in self.started.items() if key not in wanted or wanted[key] != order]
         for key in cancel:
             del self.started[key]
         start = [(key, order) for key, order in wanted.items() if key not in self.started]
         self.started.update(start)
+        cancel = [key for key in cancel if key not in self.ended]
+        self.ended.clear()
         return Changes(start, cancel)
 
     def snapshot(self, *, every: int = SNAPSHOT_EVERY) -> Snapshot | None:

@@ -18,7 +18,7 @@ from rewake.actors.agent.commands import Answered, Failed, Prepared, Returned
 from rewake.actors.behaviour import Command, Key, Order, Timer
 from rewake.actors.inside import INSIDE
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
-from rewake.actors.providers.base import Provider, ProviderTimeout, failure_of, validate
+from rewake.actors.providers.base import Provider, ProviderTimeout, Validator, failure_of
 from rewake.actors.tools import InThread, Tool, ToolContext, cancelled, run, unknown_tool
 from rewake.events import MAX_EVENT_BYTES, Failure, Millis
 
@@ -108,6 +108,7 @@ class Ports:
         self.in_thread = in_thread
         self.runtime = runtime
         self.on_delta = on_delta
+        self.validator = Validator()
         self.lines: dict[str, Line] = {}
         self.tasks: dict[tuple[str, Key], asyncio.Task[None]] = {}
         self.closed = False
@@ -188,7 +189,7 @@ class Ports:
         limit = asyncio.timeout(order.timeout)
         try:
             request = order.render()
-            validate(request.messages)
+            self.validator.validate(order.stream, request.messages)
 
             def delta(text: str) -> None:
                 emitted.append(text)

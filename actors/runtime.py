@@ -354,15 +354,17 @@ class Runtime(Surface):
         return self._told_by(self._shells[stream], command)
 
     def _told_by(self, shell: Shell, command: Command) -> Callable[[float | None], Answer]:
-        done = threading.Event()
+        done = threading.Lock()
+        done.acquire()
         told: list[Answer | BaseException] = []
 
         def answered(answer: Answer | BaseException) -> None:
-            told.append(answer)
-            done.set()
+            if not told:
+                told.append(answer)
+                done.release()
 
         def wait(timeout: float | None) -> Answer:
-            if not done.wait(timeout):
+            if not done.acquire(timeout=-1 if timeout is None else timeout):
                 raise RewakeError(f"{shell.stream} did not answer within {timeout:g} s")
             if isinstance(told[0], BaseException):
                 raise told[0]

@@ -162,8 +162,16 @@ class Surface(ABC):
         if receipt.wake is None:
             raise NoWake("this receipt has no wake: no turn is owed for it")
         wake = receipt.wake
-        self._until(lambda: self._outcome(wake).ended, timeout, f"agent/{wake.partition('/')[0]}")
-        return self._outcome(wake)
+        found = self._outcome(wake)
+
+        def ended() -> bool:
+            nonlocal found
+            found = self._outcome(wake)
+            return found.ended
+
+        if not found.ended:
+            self._until(ended, timeout, f"agent/{wake.partition('/')[0]}")
+        return found
 
     def reply_to(self, receipt: Receipt) -> str | None:
         """The text that answered this receipt, if it has been answered."""

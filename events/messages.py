@@ -67,7 +67,8 @@ class MessageAdded(AgentEvent, frozen=True, tag="message_added"):
     """A message is in the conversation, or waits (`deferred`) for the running turn's next boundary.
 
     `tokens` is its price in `encoding`. `turn` names the turn that made it (an answer, a round of results, a marker);
-    a message from outside has none. `cue` is the request-only user line that prompted this answer, priced `cue_tokens`.
+    a message from outside has none; with `woke` its wake comes next. `cue` is the request-only user line that prompted this
+    answer, priced `cue_tokens`.
     """
 
     MINTS: ClassVar[tuple[str, str]] = ("id", "msg")
@@ -85,6 +86,7 @@ class MessageAdded(AgentEvent, frozen=True, tag="message_added"):
     cue: str = ""
     cue_tokens: Tokens = 0
     dedupe_key: str | None = None
+    woke: bool = False
 
 
 class MessagePlaced(AgentEvent, frozen=True, tag="message_placed"):

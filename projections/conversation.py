@@ -31,7 +31,6 @@ from rewake.events import (
     TurnCompleted,
     TurnDeclined,
     TurnExhausted,
-    TurnStarted,
     TurnWithdrawn,
 )
 from rewake.events.messages import Message as Said
@@ -39,20 +38,19 @@ from rewake.events.messages import Role
 
 NAME = "conversation"
 ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
-KINDS: frozenset[type[Event]] = (
-    frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, TurnStarted, Compiled}) | ENDS
-)
+KINDS: frozenset[type[Event]] = frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, Compiled}) | ENDS
 
 
 class Message(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One message. `said` is what a provider is sent of it, `tokens` its price, `before` that of all messages before it.
+    """One message. `said` is what a provider is sent of it: the message, after the line that prompted it.
 
+    `tokens` is its price, `before` that of all messages before it.
     `version` is that of the event that gave it its present body.
     """
 
     id: str
     role: Role
-    said: Said
+    said: tuple[Said, ...]
     tokens: Tokens
     version: int
     before: Tokens = 0
@@ -66,7 +64,7 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def blocks(self) -> Blocks:
-        return self.said.blocks
+        return self.said[-1].blocks
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -108,7 +106,6 @@ class Conversation(Struct, frozen=True, gc=False):
     waiting: tuple[Message, ...] = ()
     total: Tokens = 0
     newest: int = 0
-    ended: bool = True
     folds: tuple[Stretch, ...] = ()
     shown: Shown | None = None
     edited: frozenset[str] = frozenset()
@@ -134,7 +131,7 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
         case MessageEdited(id, blocks, tokens) if id in state.places:
             place = state.places[id]
             before = state.messages[place]
-            said = Said(before.said.role, blocks)
+            said = (*before.said[:-1], Said(before.said[-1].role, blocks))
             body = replace(before, said=said, tokens=tokens, version=recorded.version)
             edited = replace(state, edited=state.edited | {id}, shown=None, revision=recorded.version)
             return summed(edited, [*state.messages[:place], body, *state.messages[place + 1 :]])
@@ -143,10 +140,8 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
         case Compiled(_, _, plan, _, tokens, folded=folded, multiplier=multiplier):
             folds = tuple(stretch for stretch in plan if stretch.level)
             return replace(state, folds=folds, shown=Shown(plan, tokens, multiplier, len(state.messages), folded))
-        case TurnStarted() if state.ended:
-            return replace(state, ended=False)
         case _ if type(event) in ENDS:
-            return replace(state, newest=len(state.messages), ended=True, revision=recorded.version)
+            return replace(state, newest=len(state.messages), revision=recorded.version)
         case _:
             return state
 
@@ -175,7 +170,7 @@ def message(event: MessageAdded, recorded: Recorded) -> Message:
     return Message(
         event.id,
         event.role,
-        Said("assistant" if event.role == "assistant" else "user", event.blocks),
+        sent(event),
         event.tokens,
         recorded.version,
         0,
@@ -187,6 +182,12 @@ def message(event: MessageAdded, recorded: Recorded) -> Message:
         event.cue,
         event.cue_tokens,
     )
+
+
+def sent(event: MessageAdded) -> tuple[Said, ...]:
+    """A message as a provider takes it: a system line is the user's, an answer comes after the line that prompted it."""
+    said = Said("assistant" if event.role == "assistant" else "user", event.blocks)
+    return (Said("user", (Text(event.cue),)), said) if event.cue else (said,)
 
 
 def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> Conversation:

@@ -88,7 +88,7 @@ def plan(
 
     Tokens are estimates: prices times `multiplier`, per message. Starts from the folds that the last compile committed.
     """
-    if (extended := longer(conversation, multiplier, within)) is not None:
+    if (extended := longer(conversation, settings, multiplier, within)) is not None:
         return extended
     head, newest = head_end(conversation, settings), conversation.newest
     tail = max(head, min(tail_start(conversation, settings, within.limit), newest))
@@ -113,13 +113,13 @@ def plan(
     return Plan(stretches, digest(conversation, stretches), total, within, sum(folded), demand)
 
 
-def longer(conversation: Conversation, multiplier: float, within: Bounds) -> Plan | None:
+def longer(conversation: Conversation, settings: Settings, multiplier: float, within: Bounds) -> Plan | None:
     """The last plan with what came after it, when only the end has changed and nothing is so full that it would fold.
 
     What the whole plan would give, without looking at what it has looked at before.
     """
     shown = conversation.shown
-    if shown is None or shown.multiplier != multiplier:
+    if shown is None or shown.multiplier != multiplier or folds_head(conversation, settings, shown.stretches):
         return None
     came = conversation.messages[shown.messages :]
     tokens = shown.tokens + priced(came, multiplier)
@@ -132,6 +132,12 @@ def longer(conversation: Conversation, multiplier: float, within: Bounds) -> Pla
         stretches = (*stretches, Stretch(0, came[0].id, came[-1].id))
     folded = shown.folded
     return Plan(stretches, digest(conversation, stretches), tokens, within, folded)
+
+
+def folds_head(conversation: Conversation, settings: Settings, stretches: tuple[Stretch, ...]) -> bool:
+    """Whether these stretches show a part of the head by summaries: it was shorter when they were chosen."""
+    head = head_end(conversation, settings)
+    return head > 0 and (stretches[0].level > 0 or conversation.places[stretches[0].last] + 1 < head)
 
 
 def committed(conversation: Conversation, parts: Iterable[Unit]) -> list[bool]:
@@ -164,20 +170,26 @@ def lacks(
 
 def shown(
     conversation: Conversation, summaries: Compression, stretches: Iterable[Stretch]
-) -> Iterator[Message | Summary]:
-    """What a plan shows, in order, and after it every message that came later."""
+) -> Iterator[tuple[int, int, list[Summary]]]:
+    """What a plan shows, in order, and after it whatever came later: places from and to (exclusive), raw or by summaries."""
     end = 0
     for stretch in stretches:
         place, end = conversation.places[stretch.first], conversation.places[stretch.last] + 1
-        if stretch.level == 0:
-            yield from conversation.messages[place:end]
-        while stretch.level and place < end:
-            summary = applying(conversation, summaries, place)
-            if summary is None:
-                raise LookupError(f"no summary applies at {conversation.messages[place].id}")
-            yield summary
-            place += len(summary.work.sources)
-    yield from conversation.messages[end:]
+        yield place, end, standing(conversation, summaries, place, end) if stretch.level else []
+    if end < len(conversation.messages):
+        yield end, len(conversation.messages), []
+
+
+def standing(conversation: Conversation, summaries: Compression, place: int, end: int) -> list[Summary]:
+    """The summaries that stand for the messages from one place to another."""
+    found: list[Summary] = []
+    while place < end:
+        summary = applying(conversation, summaries, place)
+        if summary is None:
+            raise LookupError(f"no summary applies at {conversation.messages[place].id}")
+        found.append(summary)
+        place += len(summary.work.sources)
+    return found
 
 
 def priced(messages: Iterable[Message], multiplier: float) -> Tokens:

@@ -29,16 +29,20 @@ from rewake.actors.orders import Ask, Infer, RunTool
 from rewake.actors.policy import DEFAULT, ErrorPolicy
 from rewake.events import (
     AgentEvent,
+    Alerted,
+    CalibrationSampled,
     Compiled,
     Compressed,
     DrainPassed,
     Event,
+    Held,
     HoldDue,
     HoldEnded,
     HoldLooked,
     InferenceCompleted,
     InferenceFailed,
     InferenceInterrupted,
+    InferenceRequested,
     MessageAdded,
     MessageEdited,
     MessagePlaced,
@@ -50,6 +54,7 @@ from rewake.events import (
     Resumed,
     RetryDue,
     SettingChanged,
+    ToolCalled,
     ToolReturned,
     TurnAborted,
     TurnCompleted,
@@ -58,10 +63,18 @@ from rewake.events import (
     TurnPrepared,
     TurnStarted,
     TurnWithdrawn,
+    UndoPoint,
+    UsageRecorded,
     Wake,
 )
 from rewake.projections import compression, host
 from rewake.projections.turns import Turn, open_tools
+
+ENDINGS = frozenset({TurnCompleted, TurnExhausted, TurnDeclined, TurnWithdrawn, TurnAborted})
+NOTHING_FOLLOWS = frozenset(
+    {UndoPoint, InferenceRequested, ToolCalled, CalibrationSampled, UsageRecorded, Held, Alerted}
+)
+"""Kinds that are looked up before any `match`: the most frequent ones."""
 
 
 def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
@@ -111,7 +124,13 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
 def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Sequence[Event]:
     """Decide what follows from one event."""
     event = recorded.event
+    if type(event) in ENDINGS:
+        return boundary(state)
+    if type(event) in NOTHING_FOLLOWS:
+        return []
     match event:
+        case Wake(message=str()) if state.holds.waiting:
+            return look(state, recorded)
         case Wake() | Resumed():
             return next_turn(state)
         case MessagePlaced():
@@ -120,6 +139,8 @@ def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Se
             return after_round(state)
         case SettingChanged("inference_policy", _, None) if asking(state):
             return start(state)
+        case MessageAdded(woke=True):
+            return []
         case MessageAdded() | MessageEdited() | MessageRemoved() | SettingChanged():
             return look(state, recorded)
         case Compressed() | DrainPassed() | Quarantined() | Released():
@@ -150,8 +171,6 @@ def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Se
             return again(state)
         case ToolReturned():
             return round_of(state)
-        case TurnCompleted() | TurnExhausted() | TurnDeclined() | TurnWithdrawn() | TurnAborted():
-            return boundary(state)
         case _:
             return []
 

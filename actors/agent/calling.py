@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -32,8 +34,7 @@ from rewake.events import (
 )
 from rewake.projections import pricing
 from rewake.projections.compression import Summary
-from rewake.projections.conversation import Message as Said
-from rewake.projections.conversation import price
+from rewake.projections.conversation import Conversation, price
 from rewake.projections.plan import shown
 from rewake.projections.turns import Turn
 
@@ -126,28 +127,27 @@ def messages(state: Agent, turn: Turn) -> list[Message]:
     A hold's note stands before the newest turn.
     """
     conversation, compiled = state.conversation, turn.compiled
-    newest = conversation.messages[conversation.newest].id if conversation.newest < len(conversation.messages) else None
-    note = (Message("user", (Text(compiled.note),)),) if compiled and compiled.note else ()
     sent: list[Message] = []
-    for one in shown(conversation, state.compression, compiled.plan if compiled else ()):
-        if isinstance(one, Summary) or one.cue:
-            sent += rendered(one)
-            continue
-        if note and one.id == newest:
-            sent += note
-        sent.append(one.said)
-    if newest is None:
-        sent += note
+    for place, stop, summaries in shown(conversation, state.compression, compiled.plan if compiled else ()):
+        if compiled and compiled.note and place <= conversation.newest < stop:
+            sent += said_of(conversation, place, conversation.newest)
+            sent.append(Message("user", (Text(compiled.note),)))
+            place = conversation.newest
+        sent += [rendered(one) for one in summaries] or said_of(conversation, place, stop)
+    if compiled and compiled.note and conversation.newest == len(conversation.messages):
+        sent.append(Message("user", (Text(compiled.note),)))
     if line := cue(state, turn)[0]:
         sent.append(Message("user", (Text(line),)))
     return sent
 
 
-def rendered(one: Said | Summary) -> tuple[Message, ...]:
-    """A message as a provider takes it: a summary is the user's, an answer comes after the line that prompted it."""
-    if isinstance(one, Summary):
-        return (Message("user", (Text(SUMMARY + one.text),)),)
-    return (Message("user", (Text(one.cue),)), one.said) if one.cue else (one.said,)
+def said_of(conversation: Conversation, start: int, stop: int) -> Iterable[Message]:
+    return chain.from_iterable([one.said for one in conversation.messages[start:stop]])
+
+
+def rendered(summary: Summary) -> Message:
+    """A summary as a provider takes it."""
+    return Message("user", (Text(SUMMARY + summary.text),))
 
 
 def prepared(state: Agent, said: Prepared, policy: ErrorPolicy) -> list[Event]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewake.actors.behaviour import Command
+from rewake.actors.behaviour import Command, Key
 from rewake.actors.providers.base import Reply
 from rewake.events import Blocks, Failure, Settings, Tokens
 
@@ -65,6 +65,10 @@ class Answered(Command, frozen=True):
     reply: Reply
     gate_version: int = 0
 
+    @property
+    def ends(self) -> Key | None:
+        return "call", self.call
+
     def instead(self, why: str) -> Command | None:
         return Failed(self.call, Failure("unknown", why, retryable=True), True, self.gate_version)
 
@@ -77,6 +81,10 @@ class Failed(Command, frozen=True):
     emitted: bool = False
     gate_version: int = 0
 
+    @property
+    def ends(self) -> Key | None:
+        return "call", self.call
+
 
 class Returned(Command, frozen=True):
     """A tool returned."""
@@ -85,6 +93,10 @@ class Returned(Command, frozen=True):
     result: str
     is_error: bool = False
     ends_turn: bool = False
+
+    @property
+    def ends(self) -> Key | None:
+        return "tool", self.tool_call
 
     def instead(self, why: str) -> Command | None:
         return None if self.is_error else Returned(self.tool_call, f"the result can not be recorded: {why}", True)

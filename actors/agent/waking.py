@@ -29,6 +29,7 @@ def push(state: Agent, said: Push) -> list[Event]:
         channel=said.channel,
         deferred=state.turns.running is not None,
         dedupe_key=said.dedupe_key,
+        woke=said.wake,
     )
     if not said.wake:
         return [message]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -98,25 +99,50 @@ def text_of(blocks: Blocks) -> str:
     return "".join(block.text for block in blocks if isinstance(block, Text))
 
 
-def validate(messages: tuple[Message, ...]) -> None:
+def validate(messages: tuple[Message, ...], known: int = 0) -> None:
     """Raise `InvalidRequest` for a sequence that a real provider would refuse.
 
     It begins and ends with the user; no message is empty; the calls of a message have ids of their own and are
     answered, each once, at the head of the very next message; nothing else is answered. Neighbours may share a role.
+    The first `known` messages are those of a sequence that was found good before.
     """
     if not messages:
         raise InvalidRequest("there is no message")
-    asked: list[str] = []
-    for index, message in enumerate(messages):
+    asked = calls_of(messages[known - 1]) if known else []
+    for index in range(known, len(messages)):
+        message = messages[index]
         if not asked and plain(message):
             continue
         if wrong := wrong_alone(message) or wrong_after(asked, message):
             raise InvalidRequest(f"message {index}: {wrong}")
-        asked = [block.id for block in message.blocks if isinstance(block, ToolCall)]
+        asked = calls_of(message)
     if messages[0].role != "user":
         raise InvalidRequest("message 0: the first message is not the user's")
     if messages[-1].role != "user":
         raise InvalidRequest(f"message {len(messages) - 1}: the last message is not the user's")
+
+
+def calls_of(message: Message) -> list[str]:
+    return [block.id for block in message.blocks if isinstance(block, ToolCall)]
+
+
+class Validator:
+    """`validate`, for requests that mostly repeat what the same asker sent before: only what is new is looked at."""
+
+    def __init__(self) -> None:
+        self.good: dict[str, tuple[Message, ...]] = {}
+
+    def validate(self, asker: str, messages: tuple[Message, ...]) -> None:
+        validate(messages, shared(self.good.get(asker, ()), messages))
+        self.good[asker] = messages
+
+
+def shared(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
+    """How many messages two sequences begin with alike, the very same objects."""
+    most = min(len(one), len(other))
+    if all(map(is_, one, other)):
+        return most
+    return next(index for index in range(most) if one[index] is not other[index])
 
 
 def plain(message: Message) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from rewake.actors.providers.base import OnDelta, Reply, Request, text_of, validate
+from rewake.actors.providers.base import OnDelta, Reply, Request, Validator, text_of
 from rewake.actors.providers.extract import extract
 from rewake.actors.providers.failures import ContextOverflow, ProviderError, ProviderTimeout
 from rewake.actors.providers.script import Fail, Item, Slow, answer
@@ -61,11 +61,12 @@ class ScriptedProvider:
         self._summarize = summarize or extract
         self._ask = echo if script is None else script if callable(script) else Shared(script)
         self._given: dict[Key, Item] = {}
+        self._validator = Validator()
 
     async def infer(self, request: Request, on_delta: OnDelta, /) -> Reply:
         self.requests.append(request)
         if self._strict:
-            validate(request.messages)
+            self._validator.validate(f"{request.agent} {request.purpose}", request.messages)
         counted = self._count(request, request.estimate)
         self._admit(request, counted)
         return used(await self._play(request, on_delta), request, counted)

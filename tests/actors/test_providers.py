@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -44,6 +46,7 @@ from rewake.actors.providers import (
     slow,
     validate,
 )
+from rewake.actors.providers.base import Validator
 from rewake.actors.providers.failures import NEVER_MS, masked
 from rewake.events.calls import Usage
 from rewake.events.messages import AnyBlock, Reasoning, Text, ToolCall, ToolResult
@@ -226,6 +229,24 @@ def test_exactly_the_valid_sequences_pass(messages: list[Message]):
         assert not naively_valid(messages)
     else:
         assert naively_valid(messages)
+
+
+@given(st.lists(st.lists(turns, max_size=4), max_size=4))
+def test_a_validator_that_remembers_finds_what_a_forgetful_one_finds(rounds: list[list[Message]]):
+    validator, sent = Validator(), [user("hi")]
+    for came in rounds:
+        asked = (*sent, *came)
+        refused = refuses(validate, asked)
+        assert refuses(partial(validator.validate, "ada"), asked) == refused
+        sent = sent if refused else [*asked]
+
+
+def refuses(check: Callable[[tuple[Message, ...]], None], messages: tuple[Message, ...]) -> bool:
+    try:
+        check(messages)
+    except InvalidRequest:
+        return True
+    return False
 
 
 # The script

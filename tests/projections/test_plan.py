@@ -32,7 +32,7 @@ from rewake.events import (
 from rewake.events.messages import AnyBlock, Role
 from rewake.projections import compression, conversation
 from rewake.projections.compression import Summary, head_end
-from rewake.projections.conversation import closes, digest
+from rewake.projections.conversation import Message, closes, digest
 from rewake.projections.plan import Bounds, Plan, Refusal, bounds, plan, shown
 
 SETTINGS = Settings(name="ada", model="m", context_budget_tokens=5_096, recent_window_tokens=100)
@@ -100,7 +100,9 @@ def told(dice: random.Random) -> Story:
     if dice.random() < 0.5:
         before = story.plan(*chosen(dice))
         if isinstance(before, Plan):
-            story.happens(Compiled("t", 1, before.stretches, before.digest, before.tokens, 0, "e"))
+            story.happens(
+                Compiled("t", 1, before.stretches, before.digest, before.tokens, 0, "e", folded=before.folded)
+            )
     for _ in range(dice.choice([0, 0, 1, 3])):
         texts = [one for one in story.conversation.messages if isinstance(one.blocks[0], Text)]
         edited = dice.choice(texts)
@@ -135,8 +137,17 @@ def chosen(dice: random.Random) -> tuple[Settings, Bounds]:
 
 
 def raw(story: Story, found: Plan) -> set[str]:
-    parts = shown(story.conversation, story.compression, found.stretches)
-    return {one.id for one in parts if not isinstance(one, Summary)}
+    return {one.id for one in parts_of(story, found) if not isinstance(one, Summary)}
+
+
+def parts_of(story: Story, found: Plan) -> list[Message | Summary]:
+    """What the plan shows, one by one."""
+    conversation = story.conversation
+    return [
+        one
+        for place, stop, summaries in shown(conversation, story.compression, found.stretches)
+        for one in (summaries or conversation.messages[place:stop])
+    ]
 
 
 def smallest(story: Story, settings: Settings) -> int:
@@ -162,12 +173,12 @@ def test_a_plan_shows_everything_once_within_its_bounds_as_a_provider_takes_it(s
         full = within.window_room is not None and within.window_room <= 0
         assert full or smallest(story, own) > within.limit
         return
-    parts = list(shown(story.conversation, story.compression, found.stretches))
+    parts = parts_of(story, found)
     covered = [id for one in parts for id in (one.work.sources if isinstance(one, Summary) else (one.id,))]
     assert covered == [one.id for one in story.conversation.messages]
     takes = sum(one.tokens if isinstance(one, Summary) else one.shown for one in parts)
     assert takes == found.tokens <= within.limit
-    validate(tuple(message for one in parts for message in rendered(one)))
+    validate(tuple(said for one in parts for said in ([rendered(one)] if isinstance(one, Summary) else one.said)))
 
 
 @pytest.mark.scenario("C-14")
@@ -298,3 +309,13 @@ def test_folds_once_committed_stay():
     wide = story.plan()
     assert isinstance(wide, Plan)
     assert wide.stretches == tight.stretches
+
+
+@settings(max_examples=1_000)
+@given(st.integers(0, 2**64))
+def test_a_plan_that_looks_only_at_what_is_new_is_the_plan_that_looks_at_everything(seed: int):
+    dice = random.Random(seed)
+    story = told(dice)
+    own, within = chosen(dice)
+    whole = plan(replace(story.conversation, shown=None), story.compression, own, 1.0, within)
+    assert story.plan(own, within) == whole
