@@ -2,6 +2,7 @@
 
 from rewake.actors.config import AgentConfig, RuntimeOptions
 from rewake.actors.policy import ErrorPolicy
+from rewake.actors.redecide import Difference, redecide
 from rewake.actors.reports import (
     Alert,
     Health,
@@ -47,6 +48,7 @@ __all__ = [
     "BudgetInfeasible",
     "CalledFromInside",
     "Delta",
+    "Difference",
     "EndTurn",
     "ErrorPolicy",
     "EventTooLarge",
@@ -77,5 +79,6 @@ __all__ = [
     "ToolContext",
     "TurnNotRunning",
     "UnknownAgent",
+    "redecide",
     "tool",
 ]
