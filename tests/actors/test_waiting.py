@@ -60,13 +60,13 @@ def test_whoever_waits_is_told_of_the_stop(controlled: Controlled):
         controlled.arrived()
         threads, came = waited([lambda: rt.result(receipt), rt.run_until_idle, lambda: list(rt.tail(follow=True))])
         asked, awaited = waited([lambda: asyncio.run(rt.aresult(receipt)), lambda: asyncio.run(rt.aidle())])
-        while len(rt._watchers.get("agent/ada", ())) < 2 or len(rt._watchers.get("", ())) < 3:
+        while len(rt._watchers.watching.get("agent/ada", ())) < 2 or len(rt._watchers.watching.get("", ())) < 3:
             threading.Event().wait(0.001)
     ended([*threads, *asked])
     assert sum(isinstance(one, RuntimeStopped) for one in came) == 2
     assert sum(isinstance(one, list) for one in came) == 1
     assert [type(one) for one in awaited] == [RuntimeStopped] * 2
-    assert not any(rt._watchers.values())
+    assert not any(rt._watchers.watching.values())
 
 
 @pytest.mark.parametrize("tenth", range(10))
