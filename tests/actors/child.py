@@ -55,7 +55,8 @@ def tools(marks: str) -> list[Any]:
         with path.open("a") as file:
             file.write(f"{name}\n")
         if stays:
-            print(name, flush=True)
+            sys.stdout.write(f"{name}\n")  # one write: two tools do so at once
+            sys.stdout.flush()
             FOREVER.wait()
         return f"{name} is done"
 
