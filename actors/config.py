@@ -159,6 +159,7 @@ def settings(config: AgentConfig, provider: str) -> Settings:
         "call_timeout_ms": round(seconds(config.call_timeout) * 1_000),
         "system_tokens": pricing.count_tokens(config.system, config.encoding),
         "tools_tokens": pricing.price_tools(tools, config.encoding),
+        "overhead_digest": pricing.digest_of(config.system, tools),
     }
     return msgspec.structs.replace(Settings(name=config.name, model=config.model), **(own | changed))
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent
 from rewake.actors.drain import Drain
 from rewake.events import Millis, Refused, Tokens
+from rewake.projections.calibration import meter
 from rewake.projections.conversation import reply
 from rewake.projections.holds import Hold
 from rewake.projections.wakes import Pending
@@ -78,7 +80,10 @@ class HoldHealth(Struct, frozen=True):
 
 
 class AgentHealth(Struct, frozen=True):
-    """An agent now: what it does, in which turn, and its hold while it waits."""
+    """An agent now: what it does, in which turn, and its hold while it waits.
+
+    `provisional`: no provider's count has told yet how its model counts, so its window is kept with caution.
+    """
 
     agent: str
     state: Literal["idle", "running", "retrying", "held", "parked", "disposed"]
@@ -88,6 +93,8 @@ class AgentHealth(Struct, frozen=True):
     next_at: Millis | None = None
     waiting: int = 0
     hold: HoldHealth | None = None
+    provisional: bool = False
+    multiplier: float = 1.0
 
 
 class DrainHealth(Struct, frozen=True):
@@ -168,6 +175,14 @@ def held_why(hold: Hold) -> str:
 
 
 def agent_health(state: Agent) -> AgentHealth:
+    """What an agent does, with how well its model's counts are known."""
+    if state.settings.live is None:
+        return doing(state)
+    learned = meter(state.calibration, state.settings.live)
+    return replace(doing(state), provisional=learned.provisional, multiplier=learned.multiplier)
+
+
+def doing(state: Agent) -> AgentHealth:
     turn, hold, waiting = state.turns.running, state.holds.waiting, len(state.wakes.owed)
     if state.stream in state.host.parked:
         return AgentHealth(state.name, "parked", why=state.host.parked[state.stream], waiting=waiting)

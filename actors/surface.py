@@ -148,7 +148,8 @@ class Surface(ABC):
     def _receipt(self, stream: str, key: str | None, answer: Answer) -> Receipt:
         if answer.recorded:
             events = [recorded.event for recorded in answer.recorded]
-            message = next((one.id for one in events if isinstance(one, MessageAdded)), None)
+            first = events[0]  # a later message is one of what followed: a failed turn's marker
+            message = first.id if isinstance(first, MessageAdded) else None
             wake = next((one.id for one in events if isinstance(one, Wake)), None)
             return Receipt(answer.recorded[0].seq, message, wake)
         seen = known(answer.state.wakes, key, 0)

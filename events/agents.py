@@ -24,7 +24,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
 class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's configuration as plain data: what decisions read. Callables are named, never stored.
 
-    `system_tokens` and `tools_tokens` are what these two cost in every request, counted once in `encoding`.
+    `system_tokens` and `tools_tokens` are what these two cost in every request, counted once in `encoding`;
+    `overhead_digest` tells one pair of them from another.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     call_timeout_ms: Millis = 600_000
     system_tokens: Tokens = 0
     tools_tokens: Tokens = 0
+    overhead_digest: str = ""
 
 
 class AgentStarted(AgentEvent, frozen=True, tag="agent_started"):

@@ -21,7 +21,11 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class InferenceRequested(AgentEvent, frozen=True, tag="inference_requested"):
-    """A call is ordered; it is sent only once this is on disk. `estimate` and `payload` price all that it sends."""
+    """A call is ordered; it is sent only once this is on disk.
+
+    `payload` is the price of all that it sends, `flat` the part of it that no multiplier is for, `estimate` what the provider
+    is expected to count.
+    """
 
     MINTS: ClassVar[tuple[str, str]] = ("call", "call")
 
@@ -38,6 +42,7 @@ class InferenceRequested(AgentEvent, frozen=True, tag="inference_requested"):
     estimate: Tokens = 0
     payload: Tokens = 0
     encoding: str = ""
+    flat: Tokens = 0
 
 
 class InferenceCompleted(AgentEvent, frozen=True, tag="inference_completed"):

@@ -40,7 +40,8 @@ class Compiled(AgentEvent, frozen=True, tag="compiled"):
     """The context fits. `plan` and `note` are enough to render the same request from the log.
 
     `room` is what the budget leaves for the conversation, `tokens` what the plan takes of it. `folded` is how many summaries
-    this plan shows, `demand` the stretches it would rather have had a summary for.
+    this plan shows, `demand` the stretches it would rather have had a summary for. `price` is what is shown at multiplier 1,
+    `flat` the part of it that no multiplier is for. A `probe` is sent without knowing that it fits: its count settles that.
     """
 
     turn: str
@@ -57,6 +58,8 @@ class Compiled(AgentEvent, frozen=True, tag="compiled"):
     demand: tuple[Stretch, ...] = ()
     note: str = ""
     probe: bool = False
+    price: Tokens = 0
+    flat: Tokens = 0
 
 
 class Refused(AgentEvent, frozen=True, tag="refused"):
@@ -82,7 +85,11 @@ class Refused(AgentEvent, frozen=True, tag="refused"):
 
 
 class CalibrationSampled(AgentEvent, frozen=True, tag="calibration_sampled"):
-    """One count by the provider beside what the same request was priced at. `prices` is the price table's version."""
+    """One count by the provider beside what the same request was priced at, at multiplier 1.
+
+    `prices` is the price table's version, `flat` the part of the price that no multiplier is for (images), `digest` names
+    the system prompt and the tools that were sent, which cost `overhead`. A rejected sample says `why`.
+    """
 
     call: str
     provider: str
@@ -95,3 +102,5 @@ class CalibrationSampled(AgentEvent, frozen=True, tag="calibration_sampled"):
     offset: Tokens = 0
     accepted: bool = True
     why: str = ""
+    flat: Tokens = 0
+    digest: str = ""

@@ -35,6 +35,7 @@ from rewake.events import (
 )
 from rewake.events.messages import Message as Said
 from rewake.events.messages import Role
+from rewake.projections import pricing
 
 NAME = "conversation"
 ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
@@ -44,7 +45,8 @@ KINDS: frozenset[type[Event]] = frozenset({MessageAdded, MessagePlaced, MessageE
 class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     """One message. `said` is what a provider is sent of it: the message, after the line that prompted it.
 
-    `tokens` is its price, `before` that of all messages before it.
+    `tokens` is its price, `before` that of all messages before it; `flat` and `flat_before` are the parts of these two that
+    no multiplier is for.
     `version` is that of the event that gave it its present body.
     """
 
@@ -54,6 +56,8 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     tokens: Tokens
     version: int
     before: Tokens = 0
+    flat: Tokens = 0
+    flat_before: Tokens = 0
     at: Millis = 0
     turn: str | None = None
     author: str | None = None
@@ -88,8 +92,8 @@ class Shown(Struct, frozen=True, gc=False):
     """What the last compile showed, while nothing but its end has changed: the plan, what it took, how far it went."""
 
     stretches: tuple[Stretch, ...]
-    tokens: Tokens
-    multiplier: float
+    price: Tokens
+    flat: Tokens
     messages: int
     folded: int = 0
 
@@ -105,6 +109,7 @@ class Conversation(Struct, frozen=True, gc=False):
     places: Map[str, int] = Map()
     waiting: tuple[Message, ...] = ()
     total: Tokens = 0
+    flat: Tokens = 0
     newest: int = 0
     folds: tuple[Stretch, ...] = ()
     shown: Shown | None = None
@@ -132,14 +137,15 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             place = state.places[id]
             before = state.messages[place]
             said = (*before.said[:-1], Said(before.said[-1].role, blocks))
-            body = replace(before, said=said, tokens=tokens, version=recorded.version)
+            body = replace(before, said=said, tokens=tokens, flat=pricing.flat(blocks), version=recorded.version)
             edited = replace(state, edited=state.edited | {id}, shown=None, revision=recorded.version)
             return summed(edited, [*state.messages[:place], body, *state.messages[place + 1 :]])
         case MessageRemoved(id) if id in state.places:
             return without(state, state.places[id], recorded.version)
-        case Compiled(_, _, plan, _, tokens, folded=folded, multiplier=multiplier):
+        case Compiled(_, _, plan, folded=folded, price=price, flat=flat):
             folds = tuple(stretch for stretch in plan if stretch.level)
-            return replace(state, folds=folds, shown=Shown(plan, tokens, multiplier, len(state.messages), folded))
+            shown = Shown(plan, price, flat, len(state.messages), folded) if price or not plan else None
+            return replace(state, folds=folds, shown=shown)
         case _ if type(event) in ENDS:
             return replace(state, newest=len(state.messages), revision=recorded.version)
         case _:
@@ -174,6 +180,8 @@ def message(event: MessageAdded, recorded: Recorded) -> Message:
         event.tokens,
         recorded.version,
         0,
+        pricing.flat(event.blocks),
+        0,
         recorded.at,
         event.turn,
         event.author,
@@ -191,12 +199,12 @@ def sent(event: MessageAdded) -> tuple[Said, ...]:
 
 
 def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> Conversation:
-    messages, places, total = state.messages, state.places, state.total
+    messages, places, total, fixed = state.messages, state.places, state.total, state.flat
     for one in entering:
         places = places.set(one.id, len(messages))
-        messages = messages.append(replace(one, before=total) if total else one)
-        total += one.shown
-    return replace(state, messages=messages, places=places, total=total, revision=version)
+        messages = messages.append(replace(one, before=total, flat_before=fixed) if total else one)
+        total, fixed = total + one.shown, fixed + one.flat
+    return replace(state, messages=messages, places=places, total=total, flat=fixed, revision=version)
 
 
 def without(state: Conversation, place: int, version: int) -> Conversation:
@@ -207,12 +215,12 @@ def without(state: Conversation, place: int, version: int) -> Conversation:
 
 def summed(state: Conversation, messages: list[Message]) -> Conversation:
     """The conversation with other messages: where each stands, and what comes before it, is counted again."""
-    before, counted = 0, list[Message]()
+    before, fixed, counted = 0, 0, list[Message]()
     for one in messages:
-        counted.append(replace(one, before=before))
-        before += one.shown
+        counted.append(replace(one, before=before, flat_before=fixed))
+        before, fixed = before + one.shown, fixed + one.flat
     places = {one.id: place for place, one in enumerate(counted)}
-    return replace(state, messages=pvector(counted), places=Map(places), total=before)
+    return replace(state, messages=pvector(counted), places=Map(places), total=before, flat=fixed)
 
 
 def price(state: Conversation, start: int, stop: int) -> Tokens:
@@ -220,6 +228,13 @@ def price(state: Conversation, start: int, stop: int) -> Tokens:
     messages = state.messages
     end = messages[stop].before if stop < len(messages) else state.total
     return end - messages[start].before if start < stop else 0
+
+
+def flat_price(state: Conversation, start: int, stop: int) -> Tokens:
+    """The part of `price` that no multiplier is for."""
+    messages = state.messages
+    end = messages[stop].flat_before if stop < len(messages) else state.flat
+    return end - messages[start].flat_before if start < stop else 0
 
 
 def digest(messages: Iterable[Message]) -> str:

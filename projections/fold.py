@@ -8,7 +8,19 @@ from typing import Any, Protocol, cast
 
 from rewake.events import Event, InvalidSetting, Log, Recorded
 from rewake.events.base import kind_of
-from rewake.projections import compression, conversation, gates, holds, host, settings, turns, wakes
+from rewake.projections import (
+    calibration,
+    compression,
+    conversation,
+    gates,
+    holds,
+    host,
+    settings,
+    turns,
+    undo,
+    usage,
+    wakes,
+)
 
 
 class Projection(Protocol):
@@ -29,7 +41,7 @@ class Projection(Protocol):
 
 PROJECTIONS: dict[str, Projection] = {
     module.NAME: cast("Projection", module)
-    for module in (conversation, wakes, turns, holds, compression, gates, settings, host)
+    for module in (conversation, wakes, turns, holds, compression, gates, settings, host, calibration, usage, undo)
 }
 
 STREAMS = {"compression": "drain/*", "gates": "gate/*", "host": "host"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -12,7 +13,7 @@ from rewake.events import Overhead, Settings, Stretch, Tokens
 from rewake.events.context import Bound
 from rewake.projections import settings as live
 from rewake.projections.compression import Compression, Summary, Unit, applying, head_end, tail_start, units
-from rewake.projections.conversation import Conversation, Message
+from rewake.projections.conversation import Conversation, flat_price, price
 from rewake.projections.conversation import digest as digest_of
 from rewake.projections.pricing import scaled
 
@@ -52,6 +53,9 @@ class Plan(Struct, frozen=True):
     bounds: Bounds
     folded: int = 0
     demand: tuple[Stretch, ...] = ()
+    price: Tokens = 0
+    flat: Tokens = 0
+    probe: bool = False
 
     @property
     def fits(self) -> bool:
@@ -74,10 +78,14 @@ class Refusal(Struct, frozen=True):
         return False
 
 
-def bounds(settings: Settings, overhead: Overhead) -> Bounds:
-    """The bounds of an agent's settings. Raises nothing: a window that leaves no room is a refusal."""
-    window = settings.physical_window_tokens
-    left = None if window is None else window - settings.max_tokens - overhead.total
+def bounds(settings: Settings, overhead: Overhead, multiplier: float = 1.0, offset: float = 0.0) -> Bounds:
+    """The bounds of an agent's settings, what is sent beside the history estimated at `multiplier` and `offset`.
+
+    Raises nothing: a window that leaves no room is a refusal.
+    """
+    window, left = settings.physical_window_tokens, None
+    if window is not None:
+        left = math.floor(window - settings.max_tokens - overhead.total * multiplier - offset)
     return Bounds(live.room(settings), live.bound(settings), left, overhead)
 
 
@@ -93,8 +101,11 @@ def plan(
     head, newest = head_end(conversation, settings), conversation.newest
     tail = max(head, min(tail_start(conversation, settings, within.limit), newest))
     parts = list(units(conversation, summaries, settings, head, newest, tail))
-    mandatory = priced(conversation.messages[:head], multiplier) + priced(conversation.messages[newest:], multiplier)
-    costs = [(scaled(part.tokens, multiplier), cost(part.summary, multiplier)) for part in parts]
+    mandatory = estimate(conversation, 0, head, multiplier)
+    mandatory += estimate(conversation, newest, len(conversation.messages), multiplier)
+    costs = [
+        (estimate(conversation, part.start, part.stop, multiplier), cost(part.summary, multiplier)) for part in parts
+    ]
     goals = [FULL * min(within.room, within.limit) if part.start < tail else within.limit for part in parts]
     folded = committed(conversation, parts)
     total = mandatory + sum(pair[fold] for pair, fold in zip(costs, folded, strict=True))
@@ -108,9 +119,19 @@ def plan(
     if full or total > within.limit:
         helps = not full and bool(demand) and total - sum(raw for _, raw in lacking) <= within.limit
         why = "window_full" if full else "over_budget"
-        return Refusal(why, total, within, mandatory, max(0, total - within.limit), helps, demand)
+        over = max(0, rounded(total) - within.limit)
+        return Refusal(why, rounded(total), within, rounded(mandatory), over, helps, demand)
     stretches = tuple(joined(conversation, head, parts, folded))
-    return Plan(stretches, digest(conversation, stretches), total, within, sum(folded), demand)
+    shown, raw = 0, [(0, head), (newest, len(conversation.messages))]
+    for part, fold in zip(parts, folded, strict=True):
+        if fold and part.summary:
+            shown += part.summary.tokens
+        else:
+            raw.append((part.start, part.stop))
+    shown += sum(price(conversation, *span) for span in raw)
+    fixed = sum(flat_price(conversation, *span) for span in raw)
+    marked = digest(conversation, stretches)
+    return Plan(stretches, marked, rounded(total), within, sum(folded), demand, shown, fixed)
 
 
 def longer(conversation: Conversation, settings: Settings, multiplier: float, within: Bounds) -> Plan | None:
@@ -119,10 +140,12 @@ def longer(conversation: Conversation, settings: Settings, multiplier: float, wi
     What the whole plan would give, without looking at what it has looked at before.
     """
     shown = conversation.shown
-    if shown is None or shown.multiplier != multiplier or folds_head(conversation, settings, shown.stretches):
+    if shown is None or folds_head(conversation, settings, shown.stretches):
         return None
-    came = conversation.messages[shown.messages :]
-    tokens = shown.tokens + priced(came, multiplier)
+    came, last = conversation.messages[shown.messages :], len(conversation.messages)
+    cost, fixed = shown.price + price(conversation, shown.messages, last), shown.flat
+    fixed += flat_price(conversation, shown.messages, last)
+    tokens = scaled(cost, fixed, multiplier)
     if tokens > FULL * min(within.room, within.limit):
         return None
     stretches = shown.stretches
@@ -130,14 +153,16 @@ def longer(conversation: Conversation, settings: Settings, multiplier: float, wi
         stretches = (*stretches[:-1], Stretch(0, stretches[-1].first, came[-1].id))
     elif came:
         stretches = (*stretches, Stretch(0, came[0].id, came[-1].id))
-    folded = shown.folded
-    return Plan(stretches, digest(conversation, stretches), tokens, within, folded)
+    marked = digest(conversation, stretches)
+    return Plan(stretches, marked, rounded(tokens), within, shown.folded, (), cost, fixed)
 
 
 def folds_head(conversation: Conversation, settings: Settings, stretches: tuple[Stretch, ...]) -> bool:
     """Whether these stretches show a part of the head by summaries: it was shorter when they were chosen."""
     head = head_end(conversation, settings)
-    return head > 0 and (stretches[0].level > 0 or conversation.places[stretches[0].last] + 1 < head)
+    if head == 0 or not stretches:
+        return False
+    return stretches[0].level > 0 or conversation.places[stretches[0].last] + 1 < head
 
 
 def committed(conversation: Conversation, parts: Iterable[Unit]) -> list[bool]:
@@ -155,10 +180,10 @@ def lacks(
     conversation: Conversation,
     summaries: Compression,
     parts: Iterable[Unit],
-    costs: Iterable[tuple[Tokens, Tokens]],
+    costs: Iterable[tuple[float, float]],
     goals: Iterable[float],
-    total: Tokens,
-) -> Iterator[tuple[Stretch, Tokens]]:
+    total: float,
+) -> Iterator[tuple[Stretch, float]]:
     """The raw stretches, oldest first, without which there would be room enough, and what each takes."""
     for part, (raw, _), goal in zip(parts, costs, goals, strict=True):
         if total <= goal:
@@ -192,12 +217,18 @@ def standing(conversation: Conversation, summaries: Compression, place: int, end
     return found
 
 
-def priced(messages: Iterable[Message], multiplier: float) -> Tokens:
-    return sum(scaled(message.shown, multiplier) for message in messages)
+def estimate(conversation: Conversation, start: int, stop: int, multiplier: float) -> float:
+    """What messages shown raw are expected to count: their price times the multiplier, images as they are."""
+    return scaled(price(conversation, start, stop), flat_price(conversation, start, stop), multiplier)
 
 
-def cost(summary: Summary | None, multiplier: float) -> Tokens:
-    return scaled(summary.tokens, multiplier) if summary else 0
+def cost(summary: Summary | None, multiplier: float) -> float:
+    return summary.tokens * multiplier if summary else 0
+
+
+def rounded(tokens: float) -> Tokens:
+    """Half up; sums are rounded once, at the end."""
+    return math.floor(tokens + 0.5)
 
 
 def ends(conversation: Conversation, part: Unit) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 from functools import cache
@@ -63,6 +64,17 @@ def price_tools(tools: Iterable[ToolSpec], encoding: str) -> Tokens:
     )
 
 
-def scaled(tokens: Tokens, multiplier: float) -> Tokens:
-    """A price at a multiplier, rounded half up."""
-    return tokens if multiplier == 1.0 else math.floor(tokens * multiplier + 0.5)
+def digest_of(system: str, tools: Iterable[ToolSpec]) -> str:
+    """Names a system prompt with its tools: what a provider adds for them in its own way belongs to this name."""
+    said = [system, *([tool.name, tool.description, tool.schema] for tool in tools)]
+    return hashlib.blake2b(_json.encode(said), digest_size=8).hexdigest()
+
+
+def flat(blocks: Iterable[AnyBlock]) -> Tokens:
+    """The part of a price that is no count of text: no multiplier is for it."""
+    return sum(IMAGE for block in blocks if isinstance(block, Image))
+
+
+def scaled(tokens: Tokens, flat: Tokens, multiplier: float) -> float:
+    """What a price is expected to count: times the multiplier, but for the part of it that none is for."""
+    return (tokens - flat) * multiplier + flat

@@ -100,6 +100,7 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     usage: Usage | None = Usage(0, 0)
     last_counted: Tokens = 0
     last_payload: Tokens = 0
+    last_flat: Tokens = 0
 
 
 class Past(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -249,6 +250,7 @@ def answered(turn: Turn, call: InferenceRequested, event: InferenceCompleted) ->
         usage=total,
         last_counted=used.input if used else 0,
         last_payload=call.payload,
+        last_flat=call.flat,
     )
 
 

@@ -200,7 +200,7 @@ def turn_orders(state: Agent, turn: Turn) -> Mapping[Key, Order]:
         )
         return {("call", call.call): infer}
     if turn.retry:
-        return {("retry", turn.id, turn.attempt, turn.retry.at): Timer(turn.retry.at)}
+        return {("retry", turn.id, turn.attempt, turn.failures, turn.retry.at): Timer(turn.retry.at)}
     if turn.stage == "starting" and live.inference_policy:
         ask = Ask(state.name, turn.id, turn.attempt, mine(state, turn.wakes))
         return {("ask", turn.id, turn.attempt, turn.failures): ask}
@@ -213,7 +213,7 @@ def came_due(state: Agent, key: Key) -> list[Event]:
     match key:
         case ("hold", str(held), _) if hold and hold.turn == held:
             return [HoldDue(held)]
-        case ("retry", str(waiting), _, at) if turn and turn.id == waiting and turn.retry and turn.retry.at == at:
+        case ("retry", str(waiting), *_) if turn and turn.id == waiting and key in turn_orders(state, turn):
             return [RetryDue(waiting)]
         case _:
             return []

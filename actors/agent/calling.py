@@ -15,6 +15,7 @@ from rewake.actors.agent.tooling import called
 from rewake.actors.policy import ErrorPolicy
 from rewake.actors.providers.base import Request, says
 from rewake.events import (
+    Alerted,
     AnyBlock,
     CalibrationSampled,
     Event,
@@ -33,8 +34,9 @@ from rewake.events import (
     UndoPoint,
 )
 from rewake.projections import pricing
+from rewake.projections.calibration import REJECTED_ALIKE, after_rejected, estimate, judged, meter
 from rewake.projections.compression import Summary
-from rewake.projections.conversation import Conversation, price
+from rewake.projections.conversation import Conversation, flat_price, price
 from rewake.projections.plan import shown
 from rewake.projections.turns import Turn
 
@@ -50,9 +52,10 @@ def first_request(state: Agent) -> list[Event]:
 
 
 def request(state: Agent) -> InferenceRequested:
-    """The next request of the running turn, with the price of all that it sends."""
+    """The next request of the running turn, with the price of all that it sends and what that is expected to count."""
     turn, live = state.turn, state.live
-    payload = priced(state, turn)
+    payload, flat = priced(state, turn)
+    learned = meter(state.calibration, live)
     return InferenceRequested(
         turn.id,
         turn.step + 1,
@@ -61,22 +64,26 @@ def request(state: Agent) -> InferenceRequested:
         live.max_tokens,
         tools=tuple(tool.name for tool in live.tools),
         digest=request_digest(state, turn),
-        estimate=payload,
+        estimate=round(estimate(learned, payload, flat, live.overhead_digest)),
         payload=payload,
         encoding=live.encoding,
+        flat=flat,
     )
 
 
-def priced(state: Agent, turn: Turn) -> Tokens:
-    """The plan as it was compiled, every message that came after it, and what the request sends beside them."""
-    compiled = turn.compiled
+def priced(state: Agent, turn: Turn) -> tuple[Tokens, Tokens]:
+    """The plan as it was compiled, every message that came after it, and what the request sends beside them.
+
+    Also the part of that price that no multiplier is for.
+    """
+    compiled, live = turn.compiled, state.live
     if compiled is None:
-        return 0
-    messages = state.conversation.messages
-    later = price(state.conversation, planned_to(state, turn), len(messages))
+        return 0, 0
+    start, stop = planned_to(state, turn), len(state.conversation.messages)
     _, ends_on = cue(state, turn)
-    note = pricing.count_tokens(compiled.note, compiled.encoding)
-    return compiled.tokens + later + state.live.system_tokens + state.live.tools_tokens + ends_on + note
+    beside = live.system_tokens + live.tools_tokens + ends_on + pricing.count_tokens(compiled.note, compiled.encoding)
+    later = price(state.conversation, start, stop)
+    return compiled.price + later + beside, compiled.flat + flat_price(state.conversation, start, stop)
 
 
 def planned_to(state: Agent, turn: Turn) -> int:
@@ -243,23 +250,37 @@ def completed(state: Agent, stop_reason: str) -> list[Event]:
 
 
 def sampled(state: Agent, answer: InferenceCompleted) -> list[Event]:
-    """What the provider counted, beside what we had priced."""
+    """What the provider counted, beside what we had priced; whether the calibration takes it, and why not."""
     used = answer.usage
     if used is None or not used.input:
         return []
-    live = state.live
-    return [
-        CalibrationSampled(
-            answer.call,
-            answer.provider,
-            answer.model,
-            live.encoding,
-            pricing.VERSION,
-            state.turn.last_payload,
-            live.system_tokens + live.tools_tokens,
-            used.input,
-        )
-    ]
+    live, turn = state.live, state.turn
+    learned = meter(state.calibration, live)
+    sample = CalibrationSampled(
+        answer.call,
+        answer.provider,
+        answer.model,
+        live.encoding,
+        pricing.VERSION,
+        turn.last_payload,
+        live.system_tokens + live.tools_tokens,
+        used.input,
+        offset=round(learned.offsets.get(live.overhead_digest, 0.0)),
+        flat=turn.last_flat,
+        digest=live.overhead_digest,
+    )
+    accepted, why = judged(learned, sample)
+    if accepted:
+        return [sample]
+    rejected = replace(sample, accepted=False, why=why)
+    stuck = not learned.accepted and after_rejected(learned, rejected).alike == REJECTED_ALIKE
+    return [rejected, off(state, rejected)] if stuck else [rejected]
+
+
+def off(state: Agent, sample: CalibrationSampled) -> Alerted:
+    """Estimates are off: every sample so far was outside what is believed."""
+    said = f"{state.name}: estimates for {sample.model} are off: {sample.why}"
+    return Alerted("calibration", said, turn=state.turn.id, agent=state.name)
 
 
 def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) -> list[Event]:

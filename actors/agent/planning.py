@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent, planned
 from rewake.events import Compiled, Event, Millis, Overhead, Refused, SettingChanged, Tokens
+from rewake.projections.calibration import meter
 from rewake.projections.holds import Hold
-from rewake.projections.plan import Plan, Refusal, bounds
-from rewake.projections.plan import plan as plan_of
+from rewake.projections.plan import Plan, Refusal
 from rewake.projections.pricing import count_tokens
 from rewake.projections.turns import Turn
 
@@ -40,7 +40,11 @@ def compiled(state: Agent, turn: Turn, plan: Plan, text: str) -> Compiled:
         overhead=plan.bounds.overhead,
         folded=plan.folded,
         demand=plan.demand,
+        multiplier=meter(state.calibration, state.live).multiplier,
         note=text,
+        probe=plan.probe,
+        price=plan.price,
+        flat=plan.flat,
     )
 
 
@@ -58,6 +62,7 @@ def refused(state: Agent, turn: Turn, refusal: Refusal) -> Refused:
         compressible=refusal.compressible,
         window_room=refusal.bounds.window_room,
         overhead=refusal.bounds.overhead,
+        multiplier=meter(state.calibration, state.live).multiplier,
         demand=refusal.demand,
     )
 
@@ -104,5 +109,4 @@ def target_reached(state: Agent, beside: Overhead) -> tuple[SettingChanged, Plan
 
 def trial(state: Agent, beside: Overhead, **changes: Any) -> Plan | Refusal:
     """What a compile would give with other settings."""
-    settings = replace(state.live, **changes)
-    return plan_of(state.conversation, state.compression, settings, 1.0, bounds(settings, beside))
+    return planned(state, beside, replace(state.live, **changes))

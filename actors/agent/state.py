@@ -9,8 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.events import Event, Overhead, Recorded, Settings
-from rewake.projections import compression, conversation, holds, host, settings, turns, wakes
-from rewake.projections.plan import Plan, Refusal, bounds, plan
+from rewake.projections import calibration, compression, conversation, holds, host, settings, turns, wakes
+from rewake.projections.calibration import meter
+from rewake.projections.fitting import fit
+from rewake.projections.plan import Plan, Refusal
 
 
 class Agent(Struct, frozen=True, gc=False):
@@ -23,6 +25,7 @@ class Agent(Struct, frozen=True, gc=False):
     wakes: wakes.Wakes = wakes.Wakes()
     turns: turns.Turns = turns.Turns()
     holds: holds.Holds = holds.Holds()
+    calibration: calibration.Calibration = calibration.Calibration()
     compression: compression.Compression = compression.Compression()
     host: host.Host = host.Host()
 
@@ -53,6 +56,7 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "wakes": (wakes.KINDS, wakes.evolve),
     "turns": (turns.KINDS, turns.evolve),
     "holds": (holds.KINDS, holds.evolve),
+    "calibration": (calibration.KINDS, calibration.evolve),
     "compression": (compression.KINDS, compression.evolve),
     "host": (host.KINDS, host.evolve),
 }
@@ -85,9 +89,10 @@ def quiet(state: Agent) -> bool:
     return started and not state.turns.running and not state.holds.waiting and not state.host.quiesced
 
 
-def planned(state: Agent, overhead: Overhead) -> Plan | Refusal:
+def planned(state: Agent, overhead: Overhead, settings: Settings | None = None) -> Plan | Refusal:
     """What the next compile gives: the one call of compile, release check and preview."""
-    return plan(state.conversation, state.compression, state.live, 1.0, bounds(state.live, overhead))
+    settings = settings or state.live
+    return fit(state.conversation, state.compression, settings, meter(state.calibration, settings), overhead)
 
 
 def is_pending(state: Agent) -> bool:
@@ -97,5 +102,5 @@ def is_pending(state: Agent) -> bool:
 
 def revisions(state: Agent) -> tuple[tuple[str, int], ...]:
     """The versions of what a plan depends on: the agent's own stream, and its drain's."""
-    own = max(state.conversation.revision, state.settings.revision)
+    own = max(state.conversation.revision, state.settings.revision, state.calibration.revision)
     return (state.stream, own), (f"drain/{state.name}", state.compression.revision)
