@@ -23,15 +23,24 @@ LIVING = frozenset(
         "physical_window_tokens",
         "recent_window_tokens",
         "head_window_tokens",
-        "transition_pace_tokens",
         "model",
         "provider",
         "max_tokens",
-        "tool_result_guard",
-        "hold_stall_after_ms",
     }
 )
 """Settings that may change while an agent lives."""
+
+UNUSED: dict[str, Any] = {
+    "context": None,
+    "tool_result_guard": False,
+    "hold_stall_after": None,
+    "compaction_reserve_tokens": None,
+    "result_excerpt_chars": 24_000,
+    "transition_pace_tokens": 16_000,
+}
+"""Settings that nothing reads yet, with the one value that they may have."""
+
+CHECKED_ELSEWHERE = frozenset({"kind", "tools", "inference_policy", "error_policy", "context"})
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 
@@ -99,6 +108,7 @@ class RuntimeOptions(Struct, frozen=True, kw_only=True):
 
 def check(config: AgentConfig) -> None:
     """Raise InvalidSetting for what can not be."""
+    check_types(config)
     if not NAME.fullmatch(config.name):
         raise InvalidSetting("name", config.name, "1 to 128 letters, digits, spaces or . _ -, a letter or digit first")
     if not config.model:
@@ -111,13 +121,21 @@ def check(config: AgentConfig) -> None:
     for name in ("physical_window_tokens", "compaction_reserve_tokens", "compression_window_tokens"):
         if getattr(config, name) is not None:
             at_least(name, getattr(config, name), 1)
+    if config.over_budget_grace_ratio >= 1:
+        raise InvalidSetting("over_budget_grace_ratio", config.over_budget_grace_ratio, "less than 1")
     check_budget(config.context_budget_tokens, config.max_tokens)
-    if seconds(config.call_timeout) <= 0:
+    if not seconds(config.call_timeout) > 0:
         raise InvalidSetting("call_timeout", config.call_timeout, "a call needs some time")
+    for name, default in UNUSED.items():
+        if getattr(config, name) != default:
+            raise InvalidSetting(name, getattr(config, name), "not supported by this version")
+    if config.inference_policy is not None and not callable(config.inference_policy):
+        raise InvalidSetting("inference_policy", config.inference_policy, "not callable")
+    errors: Any = config.error_policy
+    if errors is not None and not isinstance(errors, ErrorPolicy):
+        raise InvalidSetting("error_policy", errors, "not an ErrorPolicy")
     if config.strategy != "autobiographical":
         raise InvalidSetting("strategy", config.strategy, "the strategies are: autobiographical")
-    if config.context is not None:
-        raise InvalidSetting("context", config.context, "not supported by this version")
     if config.kind not in ("resident", "conversation", "ephemeral"):
         raise InvalidSetting("kind", config.kind, "resident, conversation or ephemeral")
     for tool in config.tools:
@@ -129,9 +147,31 @@ def check(config: AgentConfig) -> None:
     pricing.encoding_of(config.encoding)
 
 
+def check_types(config: AgentConfig) -> None:
+    """Raise InvalidSetting for a value of another type than its setting has."""
+    for field in msgspec.structs.fields(Settings):
+        value = getattr(config, field.name, None)
+        if field.name in CHECKED_ELSEWHERE or value is None:
+            continue
+        try:
+            msgspec.convert(value, field.type)
+        except msgspec.ValidationError as error:
+            raise InvalidSetting(field.name, value, str(error)) from error
+    for name in ("name", "model", "system", "max_tokens", "encoding"):
+        if getattr(config, name) is None:
+            raise InvalidSetting(name, None, "it can not be left out")
+    tools: Any = config.tools
+    if not isinstance(tools, list | tuple):
+        raise InvalidSetting("tools", tools, "a list of tools")
+    for name in ("call_timeout", "hold_stall_after"):
+        value = getattr(config, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | timedelta)):
+            raise InvalidSetting(name, value, "seconds, or a timedelta")
+
+
 def check_budget(budget: Tokens | None, max_tokens: Tokens) -> None:
     if budget is not None and budget <= max_tokens:
-        why = f"it must leave room for the conversation beside the reply's max_tokens = {max_tokens:,}"
+        why = f"more than max_tokens = {max_tokens:,}: it must leave room for the conversation beside the reply"
         raise InvalidSetting("context_budget_tokens", budget, why)
 
 
@@ -187,6 +227,8 @@ def resolve(providers: Providers, model: str, named: str | None = None) -> Provi
     Raises InvalidSetting.
     """
     if not isinstance(providers, Mapping):
+        if named and named != providers.name:
+            raise InvalidSetting("provider", named, f"there is {providers.name}")
         return providers
     if named:
         for key, provider in providers.items():

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent
-from rewake.actors.drain import Drain
+from rewake.actors.drain import Drain, resting
 from rewake.events import Millis, Refused, Tokens
 from rewake.projections.calibration import meter
 from rewake.projections.conversation import reply
@@ -83,6 +83,7 @@ class AgentHealth(Struct, frozen=True):
     """An agent now: what it does, in which turn, and its hold while it waits.
 
     `provisional`: no provider's count has told yet how its model counts, so its window is kept with caution.
+    `target`: a lower budget that is made once the context fits it.
     """
 
     agent: str
@@ -95,6 +96,7 @@ class AgentHealth(Struct, frozen=True):
     hold: HoldHealth | None = None
     provisional: bool = False
     multiplier: float = 1.0
+    target: Tokens | None = None
 
 
 class DrainHealth(Struct, frozen=True):
@@ -126,7 +128,7 @@ class Alert(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """What every part does now."""
+    """What every part does now, and the newest alerts of this process, whether or not what they tell of has passed."""
 
     agents: tuple[AgentHealth, ...]
     gates: tuple[GateHealth, ...]
@@ -153,7 +155,7 @@ def owed(state: Agent) -> Iterator[Owed]:
 
 def owed_of(state: Agent, pending: Pending) -> Owed:
     hold, turn = state.holds.waiting, state.turns.running
-    if hold and pending.id in hold.wakes:
+    if hold and pending.turn in (None, hold.turn):
         return Owed(pending.id, state.name, "held", held_why(hold), hold.since, hold.until)
     if turn and pending.id in turn.wakes:
         if turn.retry:
@@ -179,7 +181,8 @@ def agent_health(state: Agent) -> AgentHealth:
     if state.settings.live is None:
         return doing(state)
     learned = meter(state.calibration, state.settings.live)
-    return replace(doing(state), provisional=learned.provisional, multiplier=learned.multiplier)
+    known = {"provisional": learned.provisional, "multiplier": learned.multiplier, "target": state.settings.target}
+    return replace(doing(state), **known)
 
 
 def doing(state: Agent) -> AgentHealth:
@@ -212,4 +215,6 @@ def drain_health(state: Drain) -> DrainHealth:
         return DrainHealth(state.name, "parked", **facts)
     if compression.open:
         return DrainHealth(state.name, "working", **facts)
+    if resting(state):
+        return DrainHealth(state.name, "waiting", next_at=compression.next_at, **facts)
     return DrainHealth(state.name, "idle", **facts)

@@ -15,9 +15,9 @@ from rewake.actors.engine import Engine
 from rewake.actors.fleet import Subscriptions, equipment, pair, recorded_settings
 from rewake.actors.inside import forbid_inside
 from rewake.actors.reports import IdleReport, Receipt, Result, StopReport
-from rewake.actors.surface import Duration
+from rewake.actors.surface import Content, Duration
 from rewake.actors.telling import Subscription
-from rewake.events import InvalidSetting, Recorded, RewakeError, RuntimeStopped, Settings
+from rewake.events import InvalidSetting, Millis, Recorded, RewakeError, RuntimeStopped, Settings
 
 PAGE = 1_000
 """Events that `atail` reads at a time."""
@@ -125,13 +125,36 @@ class Runtime(Engine):
 
     # -- the same, awaited
 
-    async def apush(self, agent: str, content: Any, **how: Any) -> Receipt:
+    async def apush(
+        self,
+        agent: str,
+        content: Content,
+        *,
+        channel: str | None = None,
+        author: str | None = None,
+        addressed: bool = True,
+        wake: bool = True,
+        dedupe_key: str | None = None,
+    ) -> Receipt:
         """`push`, without blocking the caller's loop."""
-        return await asyncio.to_thread(self.push, agent, content, **how)
+        said = partial(self.push, agent, content, channel=channel, author=author, addressed=addressed)
+        return await asyncio.to_thread(said, wake=wake, dedupe_key=dedupe_key)
 
-    async def awake(self, agent: str, reason: str, **how: Any) -> Receipt:
+    async def awake(
+        self,
+        agent: str,
+        reason: str,
+        *,
+        channel: str | None = None,
+        author: str | None = None,
+        addressed: bool = False,
+        wake_at: Millis | None = None,
+        silent: bool = False,
+        dedupe_key: str | None = None,
+    ) -> Receipt:
         """`wake`, without blocking the caller's loop."""
-        return await asyncio.to_thread(self.wake, agent, reason, **how)
+        said = partial(self.wake, agent, reason, channel=channel, author=author, addressed=addressed)
+        return await asyncio.to_thread(said, wake_at=wake_at, silent=silent, dedupe_key=dedupe_key)
 
     async def aresult(self, receipt: Receipt, timeout: Duration = None) -> Result:
         """`result`, without blocking the caller's loop, nor a thread while it waits."""

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from rewake.actors.agent.commands import Configure, Push, Rouse
 from rewake.actors.agent.state import Agent
@@ -23,7 +22,6 @@ from rewake.actors.config import (
     RuntimeOptions,
     all_providers,
     resolve,
-    seconds,
 )
 from rewake.actors.drain import Drain
 from rewake.actors.incarnation import Answer
@@ -69,6 +67,9 @@ T = TypeVar("T")
 Duration = float | timedelta | None
 """Seconds, a timedelta, or None: for ever."""
 
+Content = str | AnyBlock | Iterable[AnyBlock]
+"""What is pushed: a text, or blocks of text and images."""
+
 SAYABLE = Text | Image
 """What a person can push."""
 
@@ -99,7 +100,7 @@ class Surface(ABC):
     def push(
         self,
         agent: str,
-        content: str | AnyBlock | Iterable[AnyBlock],
+        content: Content,
         *,
         channel: str | None = None,
         author: str | None = None,
@@ -239,15 +240,17 @@ class Surface(ABC):
         by: str | None = None,
         **changes: Any,
     ) -> None:
-        """Change settings of a living agent. A lower budget is made at once with `immediate`, else once the context fits it.
+        """Change settings of a living agent: its budget, its windows, `model`, `provider` and `max_tokens`.
 
+        A lower budget is made at once with `immediate`, else once the context fits it.
         Raises InvalidSetting, or BudgetInfeasible where an immediate cut would refuse the present context
         (`allow_infeasible=True` makes it all the same); then nothing was appended.
         """
         state = self._agent(agent)
         given = checked(state, changes)
-        if "model" in given and "provider" not in given:
-            given["provider"] = resolve(self.providers, given["model"]).name
+        if "model" in given or "provider" in given:
+            named = given.get("provider")
+            given["provider"] = resolve(self.providers, given.get("model", state.live.model), named).name
         self._ask(state.stream, Configure(given, immediate, allow_infeasible, by))
 
     def state(self, projection: str, agent: str | None = None) -> Any:
@@ -330,7 +333,7 @@ def busy(state: Agent, drain: Drain | None, parked: Container[str]) -> bool:
     return state.turns.running is not None or waits
 
 
-def blocks_of(content: str | AnyBlock | Iterable[AnyBlock]) -> Blocks:
+def blocks_of(content: Content) -> Blocks:
     """Content as blocks. Raises InvalidContent for what no message can have, EventTooLarge past 16 MiB."""
     if isinstance(content, str):
         blocks: Blocks = (Text(content),)
@@ -370,19 +373,11 @@ def text_or_none(name: str, value: Any) -> str | None:
 
 def checked(state: Agent, changes: dict[str, Any]) -> dict[str, Any]:
     """Settings from outside as they are recorded. Raises InvalidSetting for those that can not be."""
-    given = dict(changes)
-    if "hold_stall_after" in given:
-        stall = given.pop("hold_stall_after")
-        given["hold_stall_after_ms"] = None if stall is None else round(seconds(stall) * 1_000)
-    unknown = sorted(set(given) - LIVING)
-    if unknown:
-        raise InvalidSetting(unknown[0], given[unknown[0]], "it can not change while the agent lives")
     live = state.live
-    plain = {name: given.get(name, getattr(live, name)) for name in LIVING if name != "hold_stall_after_ms"}
-    provider = plain.pop("provider")
-    AgentConfig(name=live.name, provider=provider, over_budget_grace_ratio=live.over_budget_grace_ratio, **plain)
-    try:
-        msgspec.convert(msgspec.to_builtins(replace(live, **given)), type(live))
-    except msgspec.ValidationError as error:
-        raise InvalidSetting(", ".join(given), given, str(error)) from error
-    return given
+    for name, value in changes.items():
+        if name not in LIVING:
+            why = "it can not change while the agent lives" if hasattr(live, name) else "there is no such setting"
+            raise InvalidSetting(name, value, f"{why}; these can: {', '.join(sorted(LIVING))}")
+    present = {name: getattr(live, name) for name in LIVING}
+    AgentConfig(name=live.name, **(present | changes))
+    return dict(changes)

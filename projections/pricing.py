@@ -29,7 +29,8 @@ def encoding_of(name: str) -> tiktoken.Encoding:
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:
-        raise InvalidSetting("encoding", name, f"no such encoding here ({type(error).__name__})") from error
+        known = ", ".join(tiktoken.list_encoding_names())
+        raise InvalidSetting("encoding", name, f"no table of it is here; known are {known}") from error
 
 
 def count_tokens(text: str, encoding: str) -> Tokens:

@@ -60,8 +60,10 @@ def evolve(state: AgentSettings, recorded: Recorded) -> AgentSettings:
 def rows(state: AgentSettings) -> list[dict[str, Any]]:
     if state.live is None:
         return []
-    fields = msgspec.to_builtins(state.live)
-    return [{"agent": state.live.name, "name": name, "value": fields[name]} for name in sorted(fields)]
+    name, fields = state.live.name, {one: getattr(state.live, one) for one in state.live.__struct_fields__}
+    if state.target is not None:
+        fields["context_budget_tokens (wanted)"] = state.target
+    return [{"agent": name, "name": one, "value": msgspec.to_builtins(fields[one])} for one in sorted(fields)]
 
 
 def changed(settings: Settings, name: str, value: Any) -> Settings:

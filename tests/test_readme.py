@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from rewake.actors import AgentConfig, Runtime
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -20,13 +23,21 @@ def test_the_embedding_example_answers(
     assert (tmp_path / "agents.db").exists()
 
 
+def test_the_example_of_a_provider_is_one(tmp_path: Path):
+    provider = run(EXAMPLES[1])["Echo"]()
+    with Runtime(tmp_path / "log.db", provider=provider, agents=[AgentConfig(name="ada", model="m")]) as rt:
+        assert rt.result(rt.push("ada", "hello"), timeout=20).text == "HELLO"
+
+
 def test_the_simulation_example_survives_its_crash():
-    run(EXAMPLES[1])
+    run(EXAMPLES[2])
 
 
 def test_there_is_no_example_that_nobody_runs():
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
 
 
-def run(example: str) -> None:
-    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+def run(example: str) -> dict[str, Any]:
+    defined: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(example, "README.md", "exec"), defined)
+    return defined
