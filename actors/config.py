@@ -194,6 +194,7 @@ def settings(config: AgentConfig, provider: str) -> Settings:
         "tools": tools,
         "inference_policy": named(config.inference_policy),
         "error_policy": named(config.error_policy),
+        "refusal_delays_ms": policy(config).schedule(),
         "context": named(config.context),
         "hold_stall_after_ms": None if stall is None else round(seconds(stall) * 1_000),
         "call_timeout_ms": round(seconds(config.call_timeout) * 1_000),

@@ -56,6 +56,7 @@ HELD_PAUSE_MS: Millis = 5_000
 """The pause between two passes while a hold waits and no interval is set."""
 PAUSE_MS: Millis = 30_000
 LONGEST_PAUSE_MS: Millis = 600_000
+SHORTEST_PAUSE_MS: Millis = 1_000
 TRIES = 2
 """Times that one piece of work is asked for before it is quarantined."""
 SUMMARY_TOKENS = 2_000
@@ -268,8 +269,8 @@ def failed(state: Drain, call: str, error: Failure, gate_version: int, at: Milli
 
 def backoff(error: Failure, pauses: int) -> Millis:
     """30 s, doubling with each failure in a row to 10 min; or the wait that the provider stated."""
-    if error.retry_after_ms is not None:
-        return error.retry_after_ms
+    if error.retry_after_ms:
+        return max(error.retry_after_ms, SHORTEST_PAUSE_MS)
     return min(PAUSE_MS * 2 ** min(pauses, 10), LONGEST_PAUSE_MS)
 
 

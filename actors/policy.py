@@ -14,20 +14,37 @@ FINAL = frozenset({"auth", "invalid_request", "content_refused", "window_full", 
 """Kinds of failure that no waiting makes better."""
 
 
+LONGEST_SCHEDULE = 64
+
+
 @dataclass(frozen=True)
 class ErrorPolicy:
-    """When to stop and how long to wait, as tenacity objects. The default retries 3 times, after 1, 2 and 4 s."""
+    """When to stop and how long to wait, as tenacity objects. The default retries 3 times, after 1, 2 and 4 s.
+
+    It is asked about each failed call, where the failure comes in. A refused context is tried again by its `schedule`, which
+    is recorded with the agent's configuration.
+    """
 
     stop: stop_base = field(default_factory=lambda: stop_after_attempt(4))
     wait: wait_base = field(default_factory=lambda: wait_exponential(multiplier=1, max=4))
 
-    def delay(self, failure: Failure, failures: int) -> Millis | None:
-        """Milliseconds to wait after the `failures`-th failure in a row; None: give up."""
-        if failure.kind in FINAL:
-            return None
+    def delay(self, failure: Failure, failures: int, elapsed_ms: Millis = 0) -> Millis | None:
+        """Milliseconds to wait after the `failures`-th failure in a row, so long after the first start; None: give up."""
+        return None if failure.kind in FINAL else self.after(failures, elapsed_ms)
+
+    def after(self, failures: int, elapsed_ms: Millis) -> Millis | None:
+        """The delay, whatever failed."""
         state = RetryCallState(Retrying(), None, (), {})
         state.attempt_number = failures
+        state.start_time, state.outcome_timestamp = 0.0, elapsed_ms / 1_000
         return None if self.stop(state) else round(float(self.wait(state)) * 1_000)
+
+    def schedule(self) -> tuple[Millis, ...]:
+        """The delays after one failure, two, ... as far as the policy goes on, 64 at the most."""
+        delays: list[Millis] = []
+        while len(delays) < LONGEST_SCHEDULE and (delay := self.after(len(delays) + 1, sum(delays))) is not None:
+            delays.append(delay)
+        return tuple(delays)
 
 
 DEFAULT = ErrorPolicy()

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct
 
 from rewake.actors import snapshots
 from rewake.actors.agent import agent
-from rewake.actors.agent import behaviour as agents
-from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Behaviour, Position, fold
 from rewake.actors.drain import drain
 from rewake.actors.gate import gate
 from rewake.actors.host import host
 from rewake.actors.incarnation import followed
-from rewake.actors.policy import DEFAULT, ErrorPolicy
 from rewake.events import Event, InvalidSetting, Log, Recorded
 from rewake.events.base import identified
 from rewake.events.codec import encode
@@ -100,11 +95,11 @@ def answered(
 
 
 def behaviour_of(stream: str) -> Behaviour[Any] | None:
-    """The actor of a stream, as far as the log can tell: its error policy is imported by the name in its settings."""
+    """The actor of a stream; none for a stream of another program's."""
     kind, _, name = stream.partition("/")
     match kind:
         case "agent" if name:
-            return replace(agent(name), react=by_recorded_policy)
+            return agent(name)
         case "drain" if name:
             return drain(name)
         case "gate" if name:
@@ -113,24 +108,6 @@ def behaviour_of(stream: str) -> Behaviour[Any] | None:
             return host()
         case _:
             return None
-
-
-def by_recorded_policy(state: Agent, recorded: Recorded) -> Sequence[Event]:
-    live = state.settings.live
-    return agents.react(state, recorded, policy_named(live.error_policy if live else None))
-
-
-def policy_named(name: str | None) -> ErrorPolicy:
-    """The policy called `module:qualname`, or made by it; the default where there is none of that name."""
-    module, _, path = (name or "").partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-        made = found() if callable(found) else found
-    except Exception:
-        return DEFAULT
-    return made if isinstance(made, ErrorPolicy) else DEFAULT
 
 
 __all__ = ["Difference", "behaviour_of", "differences", "redecide"]

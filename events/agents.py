@@ -25,7 +25,8 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's configuration as plain data: what decisions read. Callables are named, never stored.
 
     `system_tokens` and `tools_tokens` are what these two cost in every request, counted once in `encoding`;
-    `overhead_digest` tells one pair of them from another.
+    `overhead_digest` tells one pair of them from another. `refusal_delays_ms` are the error policy's waits after a refused
+    context, one failure, two, ...; after the last it gives up.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     transition_pace_tokens: Tokens = 16_000
     inference_policy: str | None = None
     error_policy: str | None = None
+    refusal_delays_ms: tuple[Millis, ...] = (1_000, 2_000, 4_000)
     context: str | None = None
     max_rounds: int = 50
     tool_result_guard: bool = False
@@ -74,10 +76,14 @@ class AgentDisposed(AgentEvent, frozen=True, tag="agent_disposed"):
 
 
 class SettingChanged(AgentEvent, frozen=True, tag="setting_changed"):
-    """One setting has another value: by an operator (`immediate`, `paced`) or by the configuration of a later start."""
+    """One setting has another value: by an operator (`immediate`, `paced`) or by the configuration of a later start.
+
+    With `more` others of the same change come next: nothing follows from it before the last of them.
+    """
 
     name: str
     old: Any
     new: Any
     path: Literal["immediate", "paced", "config"] = "immediate"
     by: str | None = None
+    more: bool = False

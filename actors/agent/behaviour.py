@@ -78,14 +78,14 @@ NOTHING_FOLLOWS = frozenset(
 
 
 def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
-    """The behaviour of the agent of that name; the error policy is pure and named in its settings."""
+    """The behaviour of the agent of that name; its error policy is asked where a failure comes in."""
     return Behaviour(
         stream=f"agent/{name}",
         state=Agent,
         initial=lambda: Agent(name),
         evolve=evolve,
         accept=partial(accept, policy=policy),
-        react=partial(react, policy=policy),
+        react=react,
         orders=orders,
         follows=(
             Follow(f"drain/{name}", compression.KINDS, frozenset({Compressed, DrainPassed, Quarantined, Released})),
@@ -121,7 +121,7 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
             raise TypeError(f"{state.stream} takes no {type(command).__name__}")
 
 
-def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Sequence[Event]:
+def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
     """Decide what follows from one event."""
     event = recorded.event
     if type(event) in ENDINGS:
@@ -137,7 +137,9 @@ def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Se
             return goes_on(state) if state.turns.running else next_turn(state)
         case MessageAdded(turn=str(turn)) if ends_round(state, event, turn):
             return after_round(state)
-        case SettingChanged("inference_policy", _, None) if asking(state):
+        case SettingChanged(more=True):
+            return []
+        case SettingChanged() if asking(state) and not state.live.inference_policy:
             return start(state)
         case MessageAdded(woke=True):
             return []
@@ -154,7 +156,7 @@ def react(state: Agent, recorded: Recorded, policy: ErrorPolicy = DEFAULT) -> Se
         case Compiled():
             return first_request(state)
         case Refused():
-            return after_refusal(state, recorded, event, policy)
+            return after_refusal(state, recorded, event)
         case HoldLooked():
             return looked(state, recorded)
         case HoldDue():

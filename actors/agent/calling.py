@@ -161,7 +161,7 @@ def prepared(state: Agent, said: Prepared, policy: ErrorPolicy) -> list[Event]:
     turn = state.turns.running
     if not turn or (turn.id, turn.attempt, turn.stage) != (said.turn, said.attempt, "starting"):
         return []
-    delay = policy.delay(said.error, turn.failures + 1) if said.error else None
+    delay = policy.delay(said.error, turn.failures + 1, said.at - turn.since) if said.error else None
     return [TurnPrepared(said.turn, said.attempt, said.admitted, said.error, delay)]
 
 
@@ -183,7 +183,8 @@ def failed(state: Agent, said: Failed, policy: ErrorPolicy) -> list[Event]:
     call = open_call(state, said.call)
     if call is None:
         return []
-    delay = policy.delay(said.error, state.turn.failures + 1)
+    turn = state.turn
+    delay = policy.delay(said.error, turn.failures + 1, said.at - turn.since)
     return [InferenceFailed(call.call, said.error, said.emitted, delay, call.provider, call.model, said.gate_version)]
 
 

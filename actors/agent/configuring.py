@@ -21,7 +21,7 @@ def started(state: Agent, said: Start) -> list[Event]:
     if before is None:
         return [AgentStarted(said.config)]
     old, new = fields(before), fields(said.config)
-    return [SettingChanged(name, old[name], new[name], "config") for name in new if old[name] != new[name]]
+    return together([SettingChanged(name, old[name], new[name], "config") for name in new if old[name] != new[name]])
 
 
 def configured(state: Agent, said: Configure) -> list[Event]:
@@ -34,16 +34,23 @@ def configured(state: Agent, said: Configure) -> list[Event]:
         asked = replace(state.live, **changes)
         raise BudgetInfeasible(state.name, refusal.tokens, room(asked), bound(asked))
     paced = refusal is not None and not said.immediate
-    return [
-        SettingChanged(
-            name,
-            live[name],
-            value,
-            "paced" if paced and name == "context_budget_tokens" else "immediate",
-            said.by,
-        )
-        for name, value in changes.items()
-    ]
+    return together(
+        [
+            SettingChanged(
+                name,
+                live[name],
+                value,
+                "paced" if paced and name == "context_budget_tokens" else "immediate",
+                said.by,
+            )
+            for name, value in changes.items()
+        ]
+    )
+
+
+def together(changes: list[SettingChanged]) -> list[Event]:
+    """Changes of several settings as one: what follows, follows from the last."""
+    return [*(replace(change, more=True) for change in changes[:-1]), *changes[-1:]]
 
 
 def lowered(settings: Settings, changes: dict[str, Any]) -> bool:

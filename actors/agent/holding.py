@@ -7,10 +7,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rewake.actors.agent.planning import note, overhead, room_of, spoken
-from rewake.actors.agent.retrying import give_up_or_wait
+from rewake.actors.agent.retrying import after_refused
 from rewake.actors.agent.state import Agent, is_pending, planned, revisions
 from rewake.actors.agent.waking import owed_to, started
-from rewake.actors.policy import ErrorPolicy
 from rewake.events import Alerted, Event, Failure, Held, HoldEnded, HoldLooked, Millis, Recorded, Refused
 from rewake.events.holds import HoldEnd
 from rewake.projections.holds import Hold, record, spent
@@ -22,17 +21,20 @@ POSTED_EVERY_MS: Millis = 15 * 60_000
 """How long an alert about a hold keeps the next one of the same agent from being posted."""
 
 
-def after_refusal(state: Agent, recorded: Recorded, refusal: Refused, policy: ErrorPolicy) -> list[Event]:
+def after_refusal(state: Agent, recorded: Recorded, refusal: Refused) -> list[Event]:
     """Hold the turn when compression can make it fit, else ask the error policy."""
     earlier = record(state.holds, refusal.turn)
     until = earlier.until if earlier else recorded.at + DEADLINE_MS
     if may_hold(state, refusal) and recorded.at < until:
         since = earlier.since if earlier else recorded.at
-        held = Held(
-            refusal.turn, state.turn.wakes, since, until, refusal, revisions(state), resumes=bool(state.turn.step)
-        )
+        held = Held(refusal.turn, caused(state), since, until, refusal, revisions(state), resumes=bool(state.turn.step))
         return [held] if earlier else [held, alert(state, refusal, recorded.at, until)]
-    return give_up_or_wait(state, recorded.at, failure(refusal, earlier, recorded.at), policy)
+    return after_refused(state, recorded.at, failure(refusal, earlier, recorded.at))
+
+
+def caused(state: Agent) -> tuple[str, ...]:
+    """The turn's own wakes, and those that came since it started."""
+    return tuple(one.id for one in state.wakes.owed if one.turn in (None, state.turn.id))
 
 
 def may_hold(state: Agent, refusal: Refused) -> bool:

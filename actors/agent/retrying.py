@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewake.actors.agent.state import Agent
-from rewake.actors.policy import ErrorPolicy
+from rewake.actors.policy import FINAL
 from rewake.events import (
     Alerted,
     Event,
@@ -23,9 +23,11 @@ MARKER_CHARS = 600
 WINDOW_FULL = "window_full: the context does not fit the model's window"
 
 
-def give_up_or_wait(state: Agent, at: Millis, failure: Failure, policy: ErrorPolicy) -> list[Event]:
-    """Ask the error policy about a failed start."""
-    return wait_or_end(state, at, failure, policy.delay(failure, state.turn.failures))
+def after_refused(state: Agent, at: Millis, failure: Failure) -> list[Event]:
+    """A start that was refused waits as its configuration says, or is given up."""
+    delays, failures = state.live.refusal_delays_ms, state.turn.failures
+    goes_on = failure.kind not in FINAL and failures <= len(delays)
+    return wait_or_end(state, at, failure, delays[failures - 1] if goes_on else None)
 
 
 def wait_or_end(state: Agent, at: Millis, failure: Failure, delay: Millis | None) -> list[Event]:

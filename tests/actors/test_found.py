@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from tenacity import stop_after_attempt, wait_none
 
+from rewake.actors.config import AgentConfig
 from rewake.actors.policy import ErrorPolicy
-from rewake.actors.providers import auth, reply
+from rewake.actors.providers import ScriptedProvider, auth, limit, reply, slow
 from tests.actors.conftest import Simulate
 
 
@@ -43,3 +47,56 @@ def test_a_wake_s_receipt_has_no_message_of_the_turn_that_it_started(simulate: S
     assert sim.result(first, 0).state == "exhausted"
     assert first.message is None
     assert sim.wake("ada", "tick", dedupe_key="one") == first == sim.receipt(first.wake or "")
+
+
+def test_a_wake_that_came_before_its_turn_was_held_is_held_with_it(simulate: Simulate):
+    """It came while the policy was asked: the hold began without it, and ends for both."""
+
+    async def willing(agent: str, wakes: Any) -> bool:
+        await asyncio.sleep(5)
+        return True
+
+    sizes: Any = {"context_budget_tokens": 700, "max_tokens": 100, "recent_window_tokens": 100}
+    answers = ScriptedProvider(lambda _: reply("well " * 60), summarize=lambda _: slow(reply("short"), 500))
+    sim = simulate(provider=answers, inference_policy=willing, target_chunk_tokens=120, **sizes)
+    while not sim.agent("ada").holds.waiting:
+        sim.push("ada", "word " * 120)
+        sim.advance(seconds=1)
+        sim.push("ada", "word " * 120)
+        sim.advance(seconds=6)
+    assert len(sim.owed()) > 2
+    assert {one.state for one in sim.owed()} == {"held"}
+
+
+def test_a_summariser_that_states_no_wait_is_not_asked_without_a_pause(simulate: Simulate):
+    """`retry-after: 0` on every call: it is asked now and then, not at once and for ever."""
+    answers = ScriptedProvider(lambda _: reply("well " * 60), summarize=lambda _: limit(0))
+    sizes: Any = {"context_budget_tokens": 700, "max_tokens": 100, "recent_window_tokens": 100}
+    sim = simulate(provider=answers, target_chunk_tokens=120, **sizes)
+    for _ in range(12):
+        sim.push("ada", "word " * 60)
+        sim.advance(seconds=1)
+    before = len(sim.kinds())
+    sim.advance(minutes=10)
+    assert len(sim.kinds()) - before < 200
+
+
+def test_a_changed_configuration_is_taken_in_as_one(simulate: Simulate):
+    """A hold is looked at once, with all of it; not at each setting."""
+    answers = ScriptedProvider(lambda _: reply("well " * 60), summarize=lambda _: slow(reply("short"), 5_000))
+    sizes: Any = {"max_tokens": 100, "recent_window_tokens": 400, "target_chunk_tokens": 120}
+    sim = simulate(provider=answers, **sizes)
+    for _ in range(8):
+        sim.push("ada", "word " * 60)
+        sim.run()
+    sim.configure("ada", context_budget_tokens=800, immediate=True, allow_infeasible=True)
+    receipt = sim.push("ada", "now?")
+    sim.run()
+    assert sim.result(receipt, 0).state == "held"
+    sim.crash()
+    room: Any = {**sizes, "context_budget_tokens": 100_000, "recent_window_tokens": 300, "target_chunk_tokens": 200}
+    looks = sim.kinds().count("hold_looked")
+    sim.restart(agents=[AgentConfig(name="ada", model="m", **room)])
+    assert sim.kinds("ada").count("hold_looked") == looks
+    sim.run()
+    assert sim.reply_to(receipt) is not None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tenacity import stop_after_attempt, wait_fixed
+from tenacity import stop_after_attempt, stop_never, wait_fixed, wait_random
 
 from rewake.actors import snapshots
 from rewake.actors.agent import agent, holding
@@ -14,7 +14,7 @@ from rewake.actors.agent import behaviour as agents
 from rewake.actors.config import AgentConfig
 from rewake.actors.policy import ErrorPolicy
 from rewake.actors.providers import ScriptedProvider, overflow, reply, server_error
-from rewake.actors.redecide import Difference, policy_named, redecide
+from rewake.actors.redecide import Difference, redecide
 from rewake.actors.simulation import Simulation
 from rewake.actors.testing import assert_redecides, folded, streams_of
 from rewake.events import Event, HoldLooked, InvalidSetting, Recorded
@@ -106,11 +106,14 @@ def test_a_stream_that_no_actor_has_is_refused():
     assert redecide(log) == []
 
 
-def test_an_error_policy_is_imported_by_its_name():
-    assert isinstance(policy_named(f"{__name__}:Hasty"), Hasty)
-    assert policy_named(f"{__name__}:PATIENT") is PATIENT
-    for name in (None, "", "nowhere:Policy", f"{__name__}:nothing", "os:getcwd", "rewake.actors.policy:ErrorPolicy"):
-        assert type(policy_named(name)) is ErrorPolicy
+@pytest.mark.parametrize("policy", [ErrorPolicy(stop_after_attempt(3), wait_random(1, 9)), ErrorPolicy(stop_never)])
+def test_a_policy_that_draws_is_asked_once_and_its_refusals_are_decided_again_alike(policy: ErrorPolicy):
+    ada = AgentConfig(name="ada", model="m", error_policy=policy, context_budget_tokens=4_200)
+    sim = Simulation(agents=[ada], provider=ScriptedProvider())
+    sim.push("ada", "word " * 300)
+    sim.advance(minutes=2)
+    assert "retry_due" in sim.kinds()
+    assert redecide(sim.log) == []
 
 
 def test_a_log_is_decided_again_by_the_policy_that_it_names():
