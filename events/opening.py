@@ -19,6 +19,40 @@ def connect(path: str, mode: str, busy_timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
 
 
+class Momentary(sqlite3.Connection):
+    """Takes the file for one that nobody writes: for one query, since a writer may come who can."""
+
+
+def reading(path: str, busy_timeout: float) -> sqlite3.Connection:
+    """A connection that can only read; Momentary where SQLite could not make the files that readers and writers share."""
+    if not settled(path):
+        return connect(path, "ro", busy_timeout)
+    uri = schema.uri(path, "ro&immutable=1")
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, factory=Momentary)
+
+
+def settled(path: str) -> bool:
+    """Whether the file is all that there is of the log, in a directory that is not writable."""
+    if os.access(os.path.dirname(path), os.W_OK):
+        return False
+    wal = path + "-wal"
+    return not os.path.exists(wal) or not (os.path.getsize(wal) or os.path.exists(path + "-shm"))
+
+
+def written(path: str) -> bool:
+    """Whether a process has the right to write the log (or may have it: its lock can not be looked at)."""
+    try:
+        import fcntl  # not everywhere
+
+        with open(path + ".lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except (ImportError, OSError):
+        return True
+    return False
+
+
 def use_wal(conn: sqlite3.Connection, patience: float) -> None:
     """Write ahead from here on. SQLite itself does not wait for a lock here, so this does."""
     deadline = time.monotonic() + patience
@@ -40,7 +74,7 @@ def ensure(path: str, readonly: bool, busy_timeout: float) -> None:
             with closing(connect(path, "rwc", busy_timeout)) as conn:
                 schema.create(conn)
                 use_wal(conn, busy_timeout)
-        with closing(connect(path, "ro", busy_timeout)) as conn:
+        with closing(reading(path, busy_timeout)) as conn:
             schema.check(conn, path)
     except sqlite3.Error as error:
         raise unopened(error, path) from error
@@ -71,8 +105,22 @@ def unopened(error: sqlite3.Error, path: str) -> LogError:
             return NotALog(path, "it is no SQLite database")
         case sqlite3.SQLITE_CORRUPT:
             return LogCorrupt(0, f"{path} is damaged: {error}")
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return LogFailed(f"{path}: {forbidden(path) or error}")
         case _:
             return failed(error, path)
+
+
+def forbidden(path: str) -> str:
+    """What may not be done here, of all that opening a log needs; empty when nothing stands in the way."""
+    there, writable = os.path.exists(path), os.access(os.path.dirname(path), os.W_OK)
+    if there and not os.access(path, os.R_OK):
+        return "no permission to read it"
+    if there and not writable and os.path.exists(path + "-wal"):
+        return "its directory is not writable and it has a write-ahead log: copy both files to where you may write"
+    if there and not os.access(path, os.W_OK):
+        return "no permission to write it"
+    return "" if writable else "no permission to write in its directory"
 
 
 def failed(error: sqlite3.Error, path: str) -> LogFailed:

@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
+from rewake.events import opening
 from rewake.events.base import Recorded
 from rewake.events.codec import Undecodable, decode, stored_kinds
 from rewake.events.errors import LogCorrupt, LogFailed
 from rewake.events.log import Row, Snapshot
-from rewake.events.opening import code, connect
+from rewake.events.opening import code
 
 CONNECTIONS = 8
 """How many read at once; further threads wait for one query to end, never for an iterator."""
@@ -57,7 +58,7 @@ class Reader:
 
     def _back(self, conn: sqlite3.Connection) -> None:
         with self._lock:
-            if not self._closed:
+            if not self._closed and not isinstance(conn, opening.Momentary):
                 self._idle.append(conn)
                 return
         conn.close()
@@ -65,7 +66,7 @@ class Reader:
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
             raise LogFailed("the log is closed")
-        conn = connect(self._path, "ro", self._busy_timeout)
+        conn = opening.reading(self._path, self._busy_timeout)
         conn.execute("PRAGMA query_only = ON")
         return conn
 

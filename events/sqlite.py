@@ -167,7 +167,7 @@ class SqliteLog:
             if self._closed or self.readonly:
                 raise LogFailed(f"{self.path} is {'closed' if self._closed else 'open for reading only'}")
             self._refuse_other_names()
-            if self._conn is not None or not self._process.acquire(self._lock_timeout):
+            if self._conn is not None or not self._acquired():
                 raise self._in_use()
             try:
                 self._heads = None
@@ -178,6 +178,15 @@ class SqliteLog:
                     raise opening.unopened(error, self.path) from error
                 raise
             return self.epoch
+
+    def _acquired(self) -> bool:
+        """The writer's lock. It is asked for twice at least: who only looks at it (`opening.written`) has it for an
+        instant.
+        """
+        try:
+            return self._process.acquire(max(self._lock_timeout, POLL))
+        except OSError as error:
+            raise LogFailed(f"{self.path}: {opening.forbidden(self.path) or error}") from error
 
     def _take_over(self, conn: sqlite3.Connection) -> sqlite3.Connection:
         try:

@@ -41,4 +41,4 @@ def evolve(state: Undo, recorded: Recorded) -> Undo:
 
 
 def rows(state: Undo) -> list[dict[str, Any]]:
-    return [{"turn": one.turn, "at": one.at, "branch": one.branch} for one in state.points]
+    return [{"turn": one.turn, "version": one.at, "branch": one.branch} for one in state.points]

@@ -14,12 +14,8 @@ from rewake.actors import IdleReport, Receipt, Runtime, StopReport
 from rewake.events import AnyBlock, LogFailed, RewakeError, RuntimeStopped
 from rewake.scripts.tables import json
 
-COMMANDS = (
-    "wake", "owed", "health", "status", "configure", "preview", "result", "receipt",
-    "abort", "cancel", "undo", "redo", "edit", "remove", "branch", "switch", "call_tool", "rollback", "suppress", "pin",
-    "kick", "release_quarantine", "release", "quiesce", "resume", "dispose", "close", "occur", "retract",
-)  # fmt: skip
-"""What `do` may say, as far as the runtime has it; the other fields are the call's arguments."""
+COMMANDS = ("wake", "owed", "health", "configure", "result", "receipt")
+"""What `do` may say; the other fields are the call's arguments."""
 
 
 class BadLine(RewakeError):
@@ -45,41 +41,44 @@ class Answers:
         self.runtime = runtime
         self.waiting: set[asyncio.Task[None]] = set()
 
-    async def take(self, line: bytes) -> None:
-        """Answer one line. Raises what ends the runtime itself."""
+    async def take(self, line: bytes, number: int) -> None:
+        """Answer the line of that number. Raises what ends the runtime itself."""
+        echo: dict[str, Any] = {}
         try:
-            await self._take(line)
+            asked = parsed(line)
+            if "id" in asked:
+                echo["id"] = asked.pop("id")
+            await self._take(asked, echo)
         except (LogFailed, RuntimeStopped) as error:
-            write(failure(error))
+            write(failure(error) | {"line": number} | echo)
             raise
         except Exception as error:
-            write(failure(error))
+            write(failure(error) | {"line": number} | echo)
 
-    async def _take(self, line: bytes) -> None:
-        asked = parsed(line)
+    async def _take(self, asked: dict[str, Any], echo: dict[str, Any]) -> None:
         if "do" not in asked:
             said = msgspec.convert(asked, Said)
             how = {name: getattr(said, name) for name in Said.__struct_fields__[2:]}
-            self.received(await self.runtime.apush(said.agent, said.content, **how))
+            self.received(await self.runtime.apush(said.agent, said.content, **how), echo)
             return
         name = asked.pop("do")
         answer = await asyncio.to_thread(call, self.runtime, name, asked)
         if isinstance(answer, Receipt) and name != "receipt":
-            self.received(answer)
+            self.received(answer, echo)
         else:
-            write({"do": name, "answer": plain(answer)})
+            write({"do": name, "answer": plain(answer)} | echo)
 
-    def received(self, receipt: Receipt) -> None:
-        """The receipt at once; its result when there is one."""
-        write({"receipt": plain(receipt)})
+    def received(self, receipt: Receipt, echo: dict[str, Any]) -> None:
+        """The receipt at once; its result when there is one. Both have what the caller called them (`echo`)."""
+        write({"receipt": plain(receipt)} | echo)
         if receipt.wake is not None:
-            task = asyncio.get_running_loop().create_task(self.result(receipt))
+            task = asyncio.get_running_loop().create_task(self.result(receipt, echo))
             self.waiting.add(task)
             task.add_done_callback(self.waiting.discard)
 
-    async def result(self, receipt: Receipt) -> None:
+    async def result(self, receipt: Receipt, echo: dict[str, Any]) -> None:
         try:
-            write({"result": plain(await self.runtime.aresult(receipt)), "wake": receipt.wake})
+            write({"result": plain(await self.runtime.aresult(receipt)), "wake": receipt.wake} | echo)
         except RewakeError:
             return
 
@@ -104,12 +103,11 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 def call(runtime: Runtime, name: Any, fields: dict[str, Any]) -> Any:
     """One command. Raises BadLine for one that there is not, or with arguments that it does not take."""
-    method = getattr(runtime, name, None) if name in COMMANDS else None
-    if method is None:
-        there = ", ".join(one for one in COMMANDS if hasattr(runtime, one))
-        raise BadLine(f"there is no command {name!r}; there are {there}", command=name)
+    if name not in COMMANDS:
+        raise BadLine(f"there is no command {name!r}; there are {', '.join(COMMANDS)}", command=name)
     if name == "result":
         return runtime.result(runtime.receipt(str(fields.get("wake", ""))), 0)
+    method = getattr(runtime, name)
     try:
         inspect.signature(method).bind(**fields)
     except TypeError as error:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from rewake.events import Log, UnknownAgent, open_log
+from rewake.events.opening import written
 
 VARIABLE = "REWAKE_LOG"
 
 
-def on_log(*required: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command its log, open for reading, as `log`, and its required arguments by their names.
+def on_log(**required: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command its log, open for reading, as `log`, and its required arguments by their names: what each may be.
 
     They are counted from the right: what is left of them is the log.
     """
@@ -35,19 +36,27 @@ def on_log(*required: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return with_log
 
 
-def split(places: tuple[str, ...], required: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+def split(places: tuple[str, ...], required: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, str]]:
     """The log's path, and the required arguments by name. Raises UsageError."""
-    missing = len(required) - len(places)
-    if missing > 0:
-        raise click.UsageError(f"Missing argument '{required[-missing].upper()}'.")
     cut = len(places) - len(required)
-    logs, values = places[:cut], places[cut:]
+    named = dict(zip(reversed(list(required)), reversed(places), strict=False))
+    for name, allowed in required.items():
+        if name not in named or (cut == 0 and named[name] not in allowed and is_log(named[name])):
+            raise click.UsageError(f"Missing argument '{name.upper()}': one of {', '.join(allowed)}.")
+        if named[name] not in allowed:
+            raise click.UsageError(f"There is no {name} {named[name]!r}; there are {', '.join(allowed)}.")
+    logs = places[:cut]
     if len(logs) > 1:
-        raise click.UsageError(f"Got unexpected extra argument ({values[-1] if values else logs[-1]})")
+        raise click.UsageError(f"Got unexpected extra argument ({places[-1]})")
     path = logs[0] if logs else os.environ.get(VARIABLE, "")
     if not path:
         raise click.UsageError(f"Missing argument 'LOG': name a log, or set {VARIABLE}.")
-    return path, dict(zip(required, values, strict=True))
+    return path, named
+
+
+def is_log(place: str) -> bool:
+    """Whether an argument must have been meant as the log."""
+    return not os.environ.get(VARIABLE) or os.path.exists(place)
 
 
 @contextmanager
@@ -58,6 +67,13 @@ def reading(path: str) -> Generator[Log]:
         yield log
     finally:
         log.close()
+
+
+def told_when_unwritten(log: Log, until: int | None) -> bool:
+    """Say so when no process writes the log: it tells what was running, not what is. Of an earlier seq nothing is said."""
+    if unwritten := until is None and not written(log.path):
+        click.echo("rewake: no process writes this log: nothing runs until one starts", err=True)
+    return unwritten
 
 
 def agents_of(log: Log) -> list[str]:

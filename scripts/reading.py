@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import click
 import msgspec
 
@@ -11,8 +13,28 @@ from rewake.projections.verifying import verify as verification
 from rewake.scripts.accounts import described, owed_in, rows_of, states
 from rewake.scripts.cli import CORRUPT
 from rewake.scripts.errors import Failed
-from rewake.scripts.logs import agents_of, known, on_log
-from rewake.scripts.tables import Form, emit, formed
+from rewake.scripts.logs import agents_of, known, on_log, told_when_unwritten
+from rewake.scripts.tables import NARROW, Form, Rows, columns, emit, formed
+
+AGENTS = ("agent", "state", "turn", "owed", "messages", "tokens", "budget", "summaries", "model", "since", "why")
+BRIEFLY = ("agent", "state", "turn", "owed", "tokens", "budget", "since", "why")
+"""What of an agent a narrow terminal has room for."""
+OWED = ("wake", "agent", "state", "why", "since", "next_at")
+
+SHOWN: Mapping[str, Sequence[str]] = {
+    "conversation": ("place", "role", "text", "tokens", "turn"),
+    "wakes": ("wake", "state", "turn", "at", "reason", "why"),
+    "turns": ("turn", "state", "since", "ended", "attempts", "steps", "wakes"),
+    "holds": ("turn", "since", "until", "ended", "looks", "tokens", "room", "why"),
+    "compression": ("state", "first", "last", "source_tokens", "tokens", "text"),
+    "gates": ("provider", "model", "since", "until", "n", "why"),
+    "settings": ("name", "value"),
+    "host": ("epoch", "version", "running", "since", "quiesced", "max_in_flight", "parked", "troubled"),
+    "calibration": ("key", "multiplier", "accepted", "rejected", "provisional"),
+    "usage": ("turn", "model", "input", "output", "cached"),
+    "undo": ("turn", "version", "branch"),
+}
+"""The columns of each projection's table; JSON and CSV have all."""
 
 at = click.option("--at", "until", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
 
@@ -23,8 +45,9 @@ at = click.option("--at", "until", type=click.IntRange(min=0), metavar="SEQ", he
 @formed
 def agents(form: Form, log: Log, until: int | None) -> None:
     """Show every agent of the log: what it does, its budget and what its conversation takes."""
-    columns = ("agent", "state", "turn", "owed", "messages", "tokens", "budget", "summaries", "model", "since", "why")
-    emit([described(state) for state in states(log, agents_of(log), until)], form, columns)
+    rows = [described(state) for state in states(log, agents_of(log), until)]
+    emit(rows, form, BRIEFLY if form == "table" and columns() < NARROW else AGENTS)
+    told_when_unwritten(log, until)
 
 
 @click.command()
@@ -36,21 +59,32 @@ def owed(form: Form, log: Log, agent: str | None, until: int | None) -> None:
     """Show every wake that has not ended: its state, why, since when, and when something happens next."""
     names = [known(log, agent)] if agent else agents_of(log)
     rows = [msgspec.structs.asdict(one) for one in owed_in(log, names, until)]
-    emit(rows, form, ("wake", "agent", "state", "why", "since", "next_at"))
+    emit(rows, form, OWED)
+    told_when_unwritten(log, until)
 
 
 @click.command()
-@on_log("projection")
+@on_log(projection=tuple(PROJECTIONS))
 @click.option("--agent", help="This agent's only (for `gates`, this provider's).")
 @at
 @formed
 def show(form: Form, log: Log, projection: str, agent: str | None, until: int | None) -> None:
-    """Show a projection's rows: conversation, wakes, turns, holds, compression, gates, settings or host."""
-    if projection not in PROJECTIONS:
-        raise click.UsageError(f"There is no projection {projection!r}; there are {', '.join(PROJECTIONS)}.")
     if agent is not None and agent not in owners(log, projection):
         known(log, agent)
-    emit(rows_of(log, projection, agent, until), form)
+    rows = list(rows_of(log, projection, agent, until))
+    if projection == "host" and told_when_unwritten(log, until):
+        rows = [row | {"running": False} for row in rows]
+    emit(rows, form, names_of(projection, rows) if form == "table" else None)
+
+
+show.help = f"Show a projection's rows: {', '.join(PROJECTIONS)}."
+
+
+def names_of(projection: str, rows: Rows) -> Sequence[str] | None:
+    """The columns of a projection's table; the agent's name when there are several."""
+    several = len({row.get("agent") for row in rows}) > 1
+    names = SHOWN.get(projection)
+    return ("agent", *names) if names and several else names
 
 
 def owners(log: Log, projection: str) -> set[str]:

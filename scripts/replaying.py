@@ -14,7 +14,7 @@ from rewake.events import Log, Recorded
 from rewake.projections.fold import PROJECTIONS, STREAMS
 from rewake.scripts import tables
 from rewake.scripts.logs import known, on_log
-from rewake.scripts.tables import Form, formed, moment, printable, short
+from rewake.scripts.tables import MOMENTS, NARROW, Form, columns, fitted, formed, moment, printable, short
 from rewake.scripts.tailing import row, said
 
 Changed = dict[str, dict[str, str]]
@@ -42,10 +42,11 @@ def replay(form: Form, log: Log, agent: str | None, after: int, until: int | Non
 
 def written(recorded: Recorded, changed: Changed) -> None:
     where = f"{recorded.stream}@{recorded.version}"
-    click.echo(printable(f"{recorded.seq:>6}  {moment(recorded.at)}  {where}  {recorded.kind}  {said(recorded)}"))
+    at = moment(recorded.at, columns() < NARROW)
+    click.echo(fitted(printable(f"{recorded.seq:>6}  {at}  {where}  {recorded.kind}  {said(recorded)}")))
     for projection, fields in changed.items():
         told = "; ".join(f"{name} {how}" for name, how in fields.items())
-        click.echo(f"        {projection}: {printable(told)}")
+        click.echo(fitted(f"        {projection}: {printable(told)}"))
 
 
 def owner(stream: str) -> str:
@@ -87,7 +88,8 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
     if None not in sizes and sizes[0] != sizes[1]:
         yield path, f"{sizes[0]} → {sizes[1]}"
     elif before != after:
-        yield path, f"{brief(before)} → {brief(after)}" if None in sizes else "changed"
+        name = path.rpartition(".")[2]
+        yield path, f"{brief(name, before)} → {brief(name, after)}" if None in sizes else "changed"
 
 
 def size(value: Any) -> int | None:
@@ -96,9 +98,27 @@ def size(value: Any) -> int | None:
     return len(value) if many else None  # pyright: ignore[reportUnknownArgumentType]
 
 
-def brief(value: Any) -> str:
-    """A value in a few words: a struct by its id, or its type."""
-    if isinstance(value, Struct):
-        named = next((getattr(value, name) for name in ("id", "turn", "call", "name") if hasattr(value, name)), "")
-        return str(named or type(value).__name__)
-    return "none" if value is None else short(str(value), 60)
+def brief(name: str, value: Any) -> str:
+    """The value of a field in a few words: a moment in UTC, a struct by its id, or by its numbers and texts."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case int() if name in MOMENTS or name.endswith(("_at", "_until")):
+            return moment(value) if value else "none"
+        case Struct():
+            return named(value) or short(plain(value), 60)
+        case _:
+            return short(str(value), 60)
+
+
+def named(value: Struct) -> str:
+    """What identifies a struct: a call is in a turn, and so comes before it."""
+    found = (getattr(value, name, None) for name in ("id", "call", "turn", "name"))
+    return next((one for one in found if isinstance(one, str)), "")
+
+
+def plain(value: Struct) -> str:
+    fields = {name: getattr(value, name) for name in value.__struct_fields__}
+    return " ".join(f"{name}={one}" for name, one in fields.items() if isinstance(one, str | int | float) and one != "")

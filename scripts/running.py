@@ -32,7 +32,8 @@ def run(config: str, chat: str | None, timeout: float) -> None:
     Each line of stdin is a JSON object: a push, {"agent": "ada", "content": "hello"}, also with channel, author,
     dedupe_key, addressed, wake; or a command, {"do": "owed"}, {"do": "configure", "agent": "ada", "max_tokens": 100}.
     Each is answered by a line: a push by its receipt at once, and by its result when its turn has ended. A line that can
-    not be is answered by {"error": ...}, and the run goes on. At the end of stdin it waits until nothing runs.
+    not be is answered by {"error": ..., "line": its number}, and the run goes on. A line's "id" comes back in its answers.
+    At the end of stdin it waits until nothing runs.
 
     One SIGINT or SIGTERM stops in good order: what is owed stays owed. A second one exits at once.
     """
@@ -68,9 +69,11 @@ async def serve(runtime: Runtime, house: House, timeout: float) -> IdleReport | 
 
 
 async def take(answers: Answers, lines: Lines) -> None:
+    number = 0
     while (line := await lines.next()) is not None:
+        number += 1
         if line.strip():
-            await answers.take(line)
+            await answers.take(line, number)
 
 
 async def either(work: asyncio.Future[Any], stopping: asyncio.Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,6 +24,12 @@ Rows = Iterable[Mapping[str, Any]]
 
 MOMENTS = frozenset({"at", "since", "until", "next_at", "ended", "looked_at", "started_at"})
 """The columns that are moments: milliseconds for programs, ISO 8601 for people."""
+EXCERPTS = frozenset({"text", "wakes", "sources"})
+"""The columns that are cut to one line."""
+LONG = EXCERPTS | {"why", "value", "reason", "key", "parked", "troubled"}
+"""The columns that give way when a table is too wide: those that are no excerpt are folded."""
+NARROW = 120
+"""Columns of text below which a moment is only a time of the day."""
 WIDE = 1_000
 """Columns of text that a table takes when it does not go to a terminal."""
 
@@ -73,29 +80,57 @@ def emit_csv(rows: Rows, names: Sequence[str], header: bool = True) -> None:
 
 def as_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None) -> None:
     names = list(columns or all_names(rows))
+    console = screen()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
-        numbers = any(isinstance(row.get(name), int) for row in rows) and name not in MOMENTS
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=name in MOMENTS)
+        right = name not in MOMENTS and numbers([row.get(name) for row in rows])
+        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=name not in LONG)
     for row in rows:
-        table.add_row(*[Text(shown(name, row.get(name))) for name in names])
+        table.add_row(*[laid(name, row.get(name), console.width < NARROW) for name in names])
     if names:
-        screen().print(table)
+        console.print(table)
+
+
+def numbers(values: Iterable[Any]) -> bool:
+    """Whether all of them, as far as there are any, are numbers."""
+    there = [value for value in values if value is not None]
+    return bool(there) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in there)
+
+
+def laid(name: str, value: Any, narrow: bool) -> Text:
+    """A cell of a table: an excerpt is one line, cut where the column ends."""
+    if name in EXCERPTS:
+        return Text(short(shown(name, value), WIDE), no_wrap=True, overflow="ellipsis")
+    return Text(shown(name, value, narrow))
+
+
+def fitted(line: str) -> str:
+    """The line cut to the terminal's width, if it goes to one."""
+    if not sys.stdout.isatty():
+        return line
+    text = Text(line)
+    text.truncate(columns(), overflow="ellipsis")
+    return text.plain
+
+
+def columns() -> int:
+    """How wide stdout is."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
 
 
 def screen() -> Console:
     """Stdout for people; its width is the terminal's, or none where there is no terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    return Console(highlight=False, width=columns())
 
 
 def all_names(rows: Rows) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def shown(name: str, value: Any) -> str:
+def shown(name: str, value: Any, narrow: bool = False) -> str:
     """A value as a table has it: moments in UTC, nothing that could move a terminal's cursor."""
     if value is not None and name in MOMENTS and isinstance(value, int):
-        return moment(value)
+        return moment(value, narrow)
     return printable(cell(value))
 
 
@@ -113,12 +148,13 @@ def cell(value: Any) -> str:
             return json(value)
 
 
-def moment(at: int) -> str:
-    """Milliseconds as ISO 8601 in UTC."""
+def moment(at: int, narrow: bool = False) -> str:
+    """Milliseconds as ISO 8601 in UTC; `narrow`: the time of the day alone."""
     try:
-        return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        when = datetime.fromtimestamp(at / 1_000, UTC)
     except (ValueError, OverflowError, OSError):
         return str(at)
+    return f"{when:%H:%M:%S}" if narrow else when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def printable(text: str) -> str:

@@ -14,7 +14,7 @@ from rewake.events import EVENTS, Log, Recorded
 from rewake.events.codec import encode
 from rewake.scripts import tables
 from rewake.scripts.logs import known, on_log
-from rewake.scripts.tables import Form, formed, moment, printable, short
+from rewake.scripts.tables import NARROW, Form, columns, fitted, formed, moment, printable, short
 
 POLL = 0.1
 """Seconds between two looks at the log's head: a reader in another process is not told of commits."""
@@ -77,14 +77,18 @@ def write(events: Iterable[Recorded], form: Form, header: bool = True) -> None:
             if header:
                 click.echo(line("seq", "at", "stream", "version", "kind", ""))
             for one in events:
-                click.echo(line(str(one.seq), moment(one.at), one.stream, str(one.version), one.kind, said(one)))
+                at = moment(one.at, columns() < NARROW)
+                click.echo(line(str(one.seq), at, one.stream, str(one.version), one.kind, said(one)))
 
 
 COLUMNS = ("seq", "at", "stream", "version", "cause", "read", "kind", "data")
 
 
 def line(seq: str, at: str, stream: str, version: str, kind: str, said: str) -> str:
-    return f"{seq:>6}  {at:<24}  {printable(stream):<16}  {version:>7}  {kind:<21}  {said}".rstrip()
+    """A line of the table; where there is little room the version is left out."""
+    narrow = columns() < NARROW
+    where = f"{printable(stream):<12}" if narrow else f"{printable(stream):<16}  {version:>7}"
+    return fitted(f"{seq:>6}  {at:<{8 if narrow else 24}}  {where}  {kind:<21}  {said}".rstrip())
 
 
 def row(recorded: Recorded) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.events import Event, Overhead, Recorded, Settings
-from rewake.projections import calibration, compression, conversation, holds, host, settings, turns, wakes
+from rewake.projections import calibration, compression, conversation, holds, host, settings, turns, undo, usage, wakes
 from rewake.projections.calibration import meter
 from rewake.projections.fitting import fit
 from rewake.projections.plan import Plan, Refusal
@@ -26,6 +26,8 @@ class Agent(Struct, frozen=True, gc=False):
     turns: turns.Turns = turns.Turns()
     holds: holds.Holds = holds.Holds()
     calibration: calibration.Calibration = calibration.Calibration()
+    usage: usage.Usage = usage.Usage()
+    undo: undo.Undo = undo.Undo()
     compression: compression.Compression = compression.Compression()
     host: host.Host = host.Host()
 
@@ -57,6 +59,8 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "turns": (turns.KINDS, turns.evolve),
     "holds": (holds.KINDS, holds.evolve),
     "calibration": (calibration.KINDS, calibration.evolve),
+    "usage": (usage.KINDS, usage.evolve),
+    "undo": (undo.KINDS, undo.evolve),
     "compression": (compression.KINDS, compression.evolve),
     "host": (host.KINDS, host.evolve),
 }

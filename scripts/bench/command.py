@@ -77,7 +77,7 @@ def told(message: str) -> None:
 def row(figure: Figure) -> dict[str, object]:
     return {
         "what": figure.what,
-        "value": round(figure.value, 3),
+        "value": round(figure.value, 1 if figure.unit == "%" else 3),
         "unit": figure.unit,
         "sense": figure.sense,
         "reach": figure.reach,

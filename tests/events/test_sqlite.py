@@ -1,6 +1,10 @@
 """The file: it refuses what is no append, it is told from other files, and its failures say what failed."""
 
+import os
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,6 +14,7 @@ from typing import Any
 import pytest
 
 from rewake.events import LogCorrupt, LogFailed, LogFull, MemoryLog, NotALog, Snapshot, Wake, open_log
+from rewake.events.opening import written
 from rewake.events.placing import chained
 from rewake.events.schema import unlocked
 from rewake.events.sqlite import SqliteLog
@@ -229,3 +234,72 @@ def test_a_log_is_closed_without_a_trace_beside_it(sqlite: SqliteLog, path: Path
     sqlite.append("s", 0, [A])
     sqlite.close()
     assert sorted(file.name for file in path.parent.iterdir()) == ["log.db", "log.db.lock"]
+
+
+def as_nobody(code: str, *args: Path) -> str:
+    """What a process without rights prints: permission bits bind no superuser."""
+    if os.name != "posix" or os.geteuid() != 0:
+        pytest.skip("only the superuser can become nobody")
+    modules = "import fcntl, os, sys, rewake.events.sqlite; from rewake.events import *"  # nobody may read their files
+    become = f"{modules}; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
+    command = [sys.executable, "-c", f"{become}\n{code}", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+
+READ = """
+try:
+    print(open_log(sys.argv[1], readonly=True).head())
+except LogError as error:
+    print(type(error).__name__, error)
+"""
+
+WRITE = """
+try:
+    open_log(sys.argv[1]).open_writer()
+except LogError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.fixture
+def shut() -> Iterator[Path]:
+    """A log in a directory that everybody may read and nobody write."""
+    with tempfile.TemporaryDirectory() as place:  # nobody may enter pytest's own
+        path = Path(place, "log.db")
+        with closing(open_log(path)) as log:
+            log.append("s", 0, [A, B])
+        os.chmod(place, 0o555)
+        yield path
+
+
+def test_a_log_in_a_directory_that_is_not_writable_is_read(shut: Path):
+    assert as_nobody(READ, shut) == "2"
+    assert as_nobody(WRITE, shut) == f"LogFailed {shut}: no permission to write it"
+
+
+def test_with_a_write_ahead_log_it_is_said_what_to_do(shut: Path):
+    """The file alone is not the whole log."""
+    Path(f"{shut}-wal").write_bytes(b"x" * 5_000)
+    said = as_nobody(READ, shut)
+    assert said.startswith("LogFailed")
+    assert said.endswith("it has a write-ahead log: copy both files to where you may write")
+
+
+def test_it_is_read_while_its_owner_writes_it(shut: Path):
+    with closing(open_log(shut)) as log:
+        log.append("s", 2, [A])
+        assert as_nobody(READ, shut) == "3"
+
+
+def test_a_file_that_may_not_be_read_says_so(shut: Path):
+    shut.chmod(0)
+    assert as_nobody(READ, shut) == f"LogFailed {shut}: no permission to read it"
+
+
+def test_whether_a_process_writes_the_log(path: Path):
+    """Looking stands in no writer's way."""
+    with closing(open_log(path)) as log:
+        assert not written(log.path)
+        log.open_writer()
+        assert written(log.path)
+    assert not written(str(path))

@@ -59,6 +59,12 @@ def test_repeats_alternate():
     assert (order, pair.ratio) == (["ours", "theirs"] * 2, 0.5)
 
 
+def test_the_pair_told_is_the_one_of_the_median_ratio():
+    ours, theirs = iter([300.0, 280.0, 100.0]), iter([300.0, 400.0, 50.0])
+    pair = side_by_side(lambda: next(ours), lambda: next(theirs), 3)
+    assert (pair.first, pair.second, pair.ratio) == (300.0, 300.0, 1.0)
+
+
 def test_a_figure_says_whether_it_is_reached():
     assert Figure("syncs", 2.0, "syncs", 2).reached is True
     assert Figure("turns", 59.0, "%", 60, "at_least").reached is False

@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +175,77 @@ def test_what_can_not_be_asked(rewake: Rewake, held: Path, args: tuple[str, ...]
     assert (result.exit_code, result.stdout) == (code, "")
     assert "Traceback" not in result.stderr
     assert open_log(held, readonly=True).head() == before
+
+
+def test_show_without_a_projection_names_them(rewake: Rewake, held: Path):
+    for env in ({"REWAKE_LOG": ""}, {"REWAKE_LOG": str(held)}):
+        result = rewake("show", held, env=env)
+        assert result.exit_code == 2
+        assert "Missing argument 'PROJECTION': one of conversation, " in result.stderr
+
+
+def test_a_log_that_no_process_writes_says_so(rewake: Rewake, held: Path):
+    """Its turns do not run, whatever the last event was."""
+    for command in (("owed", held), ("agents", held), ("show", held, "host")):
+        assert "no process writes this log" in rewake(*command).stderr
+    assert lines(rewake("show", held, "host"))[0]["running"] is False
+    with closing(open_log(held)) as log:
+        log.open_writer()
+        assert rewake("owed", held).stderr == ""
+
+
+PROJECTIONS = ("conversation", "wakes", "turns", "holds", "compression", "gates", "settings", "host", "usage", "undo")
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_tables_fit_a_terminal(held: Path, projection: str):
+    """Ids and states are whole."""
+    table = on_terminal(80, "show", held, projection)
+    assert max(map(len, table)) <= 80
+    assert projection not in ("conversation", "wakes", "turns") or len(table) > 10
+
+
+def test_lines_fit_a_terminal(held: Path):
+    for command in ("tail", "replay"):
+        shown = on_terminal(80, command, held)
+        assert max(map(len, shown)) == 80
+        assert any(line.endswith("…") for line in shown)
+
+
+def on_terminal(width: int, *args: object) -> list[str]:
+    """What a command writes to a terminal of that width."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    env = os.environ | {"COLUMNS": str(width), "TERM": "dumb"}
+    command = [sys.executable, "-m", "rewake.scripts.cli", *map(str, args)]
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=env) as process:
+        os.close(theirs)
+        out = b""
+        with suppress(OSError):  # a terminal without a writer is an error, not an end
+            while chunk := os.read(ours, 65_536):
+                out += chunk
+    os.close(ours)
+    assert process.returncode == 0
+    return [line.rstrip() for line in out.decode().splitlines()]
+
+
+def test_numbers_alone_are_at_the_right(rewake: Rewake, held: Path):
+    rows = [line.split() for line in rewake("show", held, "settings", "-t").stdout.splitlines()]
+    assert ["model", "m"] in [row[-2:] for row in rows]
+    table = rewake("show", held, "settings", "--agent", "ada", "-t").stdout.splitlines()
+    start = table[0].index("value")
+    assert all(len(line.rstrip()) <= start or line[start] != " " for line in table[1:])
+
+
+def test_replay_names_calls_by_their_call_and_moments_as_such(rewake: Rewake, held: Path):
+    changed = [one["changed"] for one in lines(rewake("replay", held))]
+    calls = [how for one in changed for name, how in one.get("turns", {}).items() if name == "running.call"]
+    assert any(how.startswith("none → ada/call/") for how in calls)
+    moments = [how for one in changed for fields in one.values() for name, how in fields.items() if name == "since"]
+    assert moments
+    assert all("T" in how for how in moments)
+    shown = [how for one in changed for name, how in one.get("conversation", {}).items() if name == "shown"]
+    assert all("Shown" not in how for how in shown)
 
 
 def damaged(log: Path, sql: str) -> Path:

@@ -124,6 +124,17 @@ def test_a_line_that_can_not_be_is_answered_and_the_run_goes_on(config: Path):
     assert done.returncode == 0
 
 
+def test_answers_have_what_the_caller_called_the_line_and_errors_its_number(config: Path):
+    done = run(
+        config, {"agent": "ada", "content": "x", "id": 7}, "", "no", {"do": "owed", "id": "o"}, {"do": "fly", "id": "f"}
+    )
+    told = answers(done)
+    by = {("result" if "result" in one else one.get("error") or one.get("do") or "receipt"): one for one in told[:-1]}
+    assert (by["receipt"]["id"], by["result"]["id"], by["owed"]["id"]) == (7, 7, "o")
+    assert (by["DecodeError"]["line"], "id" in by["DecodeError"]) == (3, False)
+    assert (by["BadLine"]["line"], by["BadLine"]["id"]) == (5, "f")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_stops_in_good_order(config: Path, number: signal.Signals):
     """What is owed stays owed, and the next process takes it up."""
