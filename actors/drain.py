@@ -44,7 +44,7 @@ from rewake.events import (
     Work,
 )
 from rewake.events.drain import PassEnd
-from rewake.projections import compression, conversation, holds, host, settings
+from rewake.projections import backlog, compression, conversation, holds, host, settings
 from rewake.projections.conversation import Message as Said
 from rewake.projections.conversation import digest
 from rewake.projections.plan import bounds, plan
@@ -184,7 +184,7 @@ def resting(state: Drain) -> bool:
 
 
 def next_work(state: Drain) -> Work | None:
-    return compression.next_work(state.conversation, state.compression, state.settings, lacking(state))
+    return backlog.next_work(state.conversation, state.compression, state.settings, lacking(state))
 
 
 def lacking(state: Drain) -> tuple[Stretch, ...]:
@@ -243,7 +243,13 @@ def changed(state: Drain, work: Work) -> str:
     start, last = places.get(work.first), places.get(work.last)
     if start is None or last is None:
         return "a source is gone"
-    return "" if digest(state.conversation.messages[start : last + 1]) == work.digest else "a source changed"
+    if work.level == 1:
+        return "" if digest(state.conversation.messages[start : last + 1]) == work.digest else "a source changed"
+    try:
+        sources = compression.standing(state.conversation, state.compression, start, last + 1, work.level - 1)
+    except LookupError:
+        return "a source changed"
+    return "" if backlog.said(sources) == work.digest else "a source changed"
 
 
 def refused(text: str, stop: str, tokens: int, work: Work) -> str:
@@ -274,10 +280,8 @@ def backoff(error: Failure, pauses: int) -> Millis:
 
 
 def request(state: Drain, going: CompressionRequested) -> Request:
-    """The summariser's request: the chunk's messages as plain text, one after the other."""
-    places = state.conversation.places
-    start, last = places[going.work.first], places[going.work.last]
-    said = tuple(Message("user", (Text(transcript(one)),)) for one in state.conversation.messages[start : last + 1])
+    """The summariser's request: its sources as plain text, one after the other."""
+    said = tuple(Message("user", (Text(text),)) for text in texts(state, going.work))
     return Request(
         agent=state.name,
         purpose="compression",
@@ -290,6 +294,15 @@ def request(state: Drain, going: CompressionRequested) -> Request:
         encoding=state.live.encoding,
         timeout=state.live.call_timeout_ms / 1_000,
     )
+
+
+def texts(state: Drain, work: Work) -> list[str]:
+    """What is summarised: messages, or summaries of them."""
+    told, places = state.conversation, state.conversation.places
+    start, stop = places[work.first], places[work.last] + 1
+    if work.level == 1:
+        return [transcript(one) for one in told.messages[start:stop]]
+    return [one.text for one in compression.standing(told, state.compression, start, stop, work.level - 1)]
 
 
 def transcript(message: Said) -> str:

@@ -40,7 +40,8 @@ class Compiled(AgentEvent, frozen=True, tag="compiled"):
     """The context fits. `plan` and `note` are enough to render the same request from the log.
 
     `room` is what the budget leaves for the conversation, `tokens` what the plan takes of it. `folded` is how many summaries
-    this plan shows, `demand` the stretches it would rather have had a summary for.
+    this plan shows, with those that they were merged from: it grows with every raise. `demand` are the stretches it would
+    rather have had a summary for.
     """
 
     turn: str

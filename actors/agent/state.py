@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.events import Event, Overhead, Recorded, Settings
-from rewake.projections import compression, conversation, holds, host, settings, turns, wakes
+from rewake.projections import backlog, compression, conversation, holds, host, settings, turns, wakes
 from rewake.projections.plan import Plan, Refusal, bounds, plan
 
 
@@ -92,7 +92,7 @@ def planned(state: Agent, overhead: Overhead) -> Plan | Refusal:
 
 def is_pending(state: Agent) -> bool:
     """Whether compression could still make room."""
-    return compression.pending(state.conversation, state.compression, state.settings, state.holds.demand)
+    return backlog.pending(state.conversation, state.compression, state.settings, state.holds.demand)
 
 
 def revisions(state: Agent) -> tuple[tuple[str, int], ...]:

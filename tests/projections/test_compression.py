@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -23,6 +22,7 @@ from rewake.events import (
     DrainPassed,
     Event,
     MessageAdded,
+    MessageEdited,
     Recorded,
     SettingChanged,
     Settings,
@@ -34,9 +34,9 @@ from rewake.events import (
     Work,
 )
 from rewake.events.messages import AnyBlock
-from rewake.projections import compression, conversation
+from rewake.projections import backlog, compression, conversation
 from rewake.projections import settings as setting
-from rewake.projections.compression import next_work
+from rewake.projections.backlog import next_work
 
 LIVE = Settings(name="ada", model="m", context_budget_tokens=104_096, recent_window_tokens=0, target_chunk_tokens=100)
 
@@ -149,7 +149,7 @@ def test_a_pass_makes_eight_calls_and_the_next_one_begins_after_the_interval():
     assert [(one.event.ticks, one.event.pending, one.event.why) for one in passes] == [
         (8, True, "ticks"),
         (8, True, "ticks"),
-        (3, False, "dry"),
+        (6, False, "dry"),
     ]
     assert [later.at - sooner.at for sooner, later in pairwise(passes)] == [5_000, 5_000]
 
@@ -220,21 +220,52 @@ def first(asked: Counter[Any]) -> Any:
     return next(iter(asked))
 
 
+@pytest.mark.scenario("C-16")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", ["compression_requested", "compressed", "drain_passed", "drain_kicked"])
-def test_killed_at_any_tick_no_chunk_is_compressed_twice_and_none_is_lost(kind: str, when: Any):
-    """The process dies again and again at such appends, while 28 messages are compressed."""
-    for seed in range(8):
-        dice, sim = random.Random(seed), spoken(lambda _: reply("hello again"), turns=15, seed=seed)
-        sim.crash_at(kind, dice.randint(1, 3), when)
+def test_killed_at_every_tick_nothing_is_compressed_twice_and_nothing_is_lost(kind: str, when: Any):
+    """60 messages become chunks, the chunks' summaries are merged; the process dies at each such append in turn."""
+    for seed in range(2):
+        sim = spoken(lambda _: reply("hello again"), turns=30, seed=seed)
         sim.configure("ada", recent_window_tokens=0)
-        for _ in range(12):
+        sim.crash_at(kind, 1, when)
+        for _ in range(60):
             sim.advance(seconds=10)
             if sim.crashed:
                 sim.restart()
-                sim.crash_at(kind, dice.randint(1, 3), when)
+                sim.crash_at(kind, 1 if when == "after" else 2, when)
         sim.crash()
         sim.restart(provider=ScriptedProvider(summarize=lambda _: reply("hello again")))
         sim.advance(minutes=1)
-        compressed = [id for one in drained(sim, Compressed) for id in one.event.work.sources]
-        assert compressed == [one.id for one in sim.agent("ada").conversation.messages[:24]]
+        sources = [(one.event.work.level, id) for one in drained(sim, Compressed) for id in one.event.work.sources]
+        chunks, merges = ([id for of, id in sources if of == level] for level in (1, 2))
+        assert chunks == [one.id for one in sim.agent("ada").conversation.messages[:56]]
+        summaries = [one.event.summary for one in drained(sim, Compressed) if one.event.work.level == 1]
+        assert merges == summaries[:12]
+
+
+def test_six_neighbours_of_one_level_are_merged_one_level_up():
+    """A chunk first, else a merge: three levels from 36 chunks."""
+    sim = loaded(lambda _: reply("hi"), turns=75)
+    sim.advance(minutes=2)
+    made = [one.event.work for one in drained(sim, Compressed)]
+    assert [one.level for one in made] == [1] * 36 + [2] * 6 + [3]
+    state = sim.state("compression", "ada")
+    assert [len(level) for level in state.levels] == [36, 6, 1]
+    assert (made[-1].first, made[-1].last) == (made[0].first, made[35].last)
+    assert made[-1].sources == tuple(one.event.summary for one in drained(sim, Compressed) if one.event.work.level == 2)
+
+
+def test_a_merge_does_not_apply_once_a_message_below_it_is_edited():
+    told = said(*[40] * 24)
+    chunks = [summary(told, *(f"m{number + place}" for place in range(2))) for number in range(0, 24, 2)]
+    sources = [compression.Summary(one.summary, one.work, one.text, one.tokens) for one in chunks[:6]]
+    work = backlog.merge(FRESH, LIVE, sources)
+    assert work
+    merged = Compressed("r", work, "s", 1, "e", summary="s/merged")
+    state = evolved(compression, *chunks, merged, stream="drain/ada")
+    assert compression.applying(told, state, 0, 2)
+    edited = MessageEdited("m7", (Text("other"),), 40, "e")
+    after = conversation.evolve(told, Recorded(99, 0, "agent/ada", 99, None, 0, edited))
+    assert compression.applying(after, state, 0, 2) is None
+    assert compression.applying(after, state, 0, 1)
