@@ -111,6 +111,7 @@ class Released(Event, frozen=True, tag="released"):
 
     digests: tuple[str, ...]
     why: str
+    by: str | None = None
 
 
 class DrainPassed(Event, frozen=True, tag="drain_passed"):

@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from immutables import Map
 from msgspec.structs import replace
 
 from rewake.events import Settings, Stretch, Tokens, Work
@@ -51,7 +52,7 @@ def next_work(
     for level, start, stop in demanded(conversation, compression, demand):
         if wanted := lacked(conversation, compression, live, level, start, stop):
             return wanted
-    return ripe(conversation, compression, live, goal(settings))
+    return ripe(conversation, compression, live, goal(settings)) or again(conversation, compression, live)
 
 
 def pending(
@@ -89,6 +90,21 @@ def lacked(
         return None
     above = (applying(conversation, compression, conversation.places[one.work.first], level + 1) for one in sources)
     return None if any(above) else merge(compression, settings, sources)
+
+
+def again(conversation: Conversation, compression: Compression, settings: Settings) -> Work | None:
+    """What was given up and released, the oldest first, if its sources are what they were."""
+    left = [work for work in compression.again.values() if work.first in conversation.places]
+    for work in sorted(left, key=lambda work: (conversation.places[work.first], work.level)):
+        stretch = Stretch(work.level - 1, work.first, work.last)
+        for level, start, stop in demanded(conversation, compression, (stretch,)):
+            fresh = replace(compression, attempts=Map()) if work.of else compression  # a half has no halves
+            found = lacked(conversation, fresh, settings, level, start, stop)
+            if found and found.digest == work.digest:
+                return replace(found, of=work.of)
+            if found and found.of == work.digest:
+                return found
+    return None
 
 
 def ripe(conversation: Conversation, compression: Compression, settings: Settings, limit: Tokens) -> Work | None:

@@ -78,8 +78,9 @@ class Pass(Struct, frozen=True):
 class Compression(Struct, frozen=True):
     """`levels` are the summaries, for each level by the first message covered; `open` is in flight.
 
-    `quarantined` and `parts` by the work's digest, `attempts` by the work's `key`; `retried` is when a quarantined work was
-    last tried again. `vain` are the answers in a row that were no summaries. Until `paused_until` no pass begins.
+    `quarantined` and `parts` by the work's digest, `attempts` by the work's `key`. What was released is in `again` until it
+    was tried, and in `retried` with the time. `vain` are the answers in a row that were no summaries. Until `paused_until` no
+    pass begins.
     """
 
     levels: tuple[Map[str, Summary], ...] = ()
@@ -87,6 +88,7 @@ class Compression(Struct, frozen=True):
     open: CompressionRequested | None = None
     attempts: Map[str, int] = Map()
     quarantined: Map[str, Quarantined] = Map()
+    again: Map[str, Work] = Map()
     retried: Map[str, Millis] = Map()
     parts: Map[str, Parts] = Map()
     vain: int = 0
@@ -140,6 +142,7 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
             else:
                 done = replace(answered(state, work), parts=without(state.parts, work.digest))
             moved = {"moved_at": recorded.at, "revision": recorded.version}
+            done = replace(done, again=without(state.again, work.digest))
             return replace(done, levels=kept(state, summary), order=state.order.append(event.summary), **moved)
         case CompressionFailed(_, work, error, attempt, transient):
             if transient:
@@ -186,13 +189,16 @@ def released(state: Compression, digests: tuple[str, ...], why: str, at: Millis)
     """Work that may be tried again: once, after the success of another; from the beginning when somebody says so or the
     model is another one.
     """
-    left, retried = state.quarantined, state.retried
+    left, again, retried = state.quarantined, state.again, state.retried
     for one in digests:
-        left, retried = without(left, one), retried.set(one, at)
+        if one in left:
+            again, retried = again.set(one, left[one].work), retried.set(one, at)
+            left = left.delete(one)
+    state = replace(state, quarantined=left, again=again, retried=retried)
     if why == "success":
-        return replace(state, quarantined=left, retried=retried)
+        return state
     paused = state.paused_until if state.pauses else 0
-    return replace(state, quarantined=left, retried=retried, attempts=Map(), vain=0, paused_until=paused)
+    return replace(state, attempts=Map(), vain=0, paused_until=paused)
 
 
 def kept(state: Compression, summary: Summary) -> tuple[Map[str, Summary], ...]:
