@@ -155,7 +155,7 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
         case CompressionFailed(_, _, _, _, True, retry_at):
             return [passed(state, "paused", retry_at or recorded.at)]
         case CompressionFailed(_, work, error):
-            if spent(state.conversation, state.compression, work):
+            if spent(state.conversation, state.compression, state.live, work):
                 return [Quarantined(replace(work, part=None), f"{error.kind}: {error.message}")]
             return tick(state, recorded.at)
         case Quarantined():

@@ -94,7 +94,7 @@ def priced(text: str, encoding: str) -> Tokens:
 
 def stub(told: Conversation, work: Work, encoding: str) -> Compressed | None:
     """A chunk of hardly any text, as its own summary."""
-    if work.level > 1 or work.part:
+    if work.level > 1 or work.part or work.of:
         return None
     covered: Sequence[Said] = told.messages[told.places[work.first] : told.places[work.last] + 1]
     if any(not isinstance(block, Text) for one in covered for block in one.blocks):

@@ -27,6 +27,8 @@ from rewake.projections.conversation import Conversation, closes, digest, price
 from rewake.projections.forest import Node, forest, unmerged
 from rewake.projections.settings import AgentSettings, goal
 
+WORTH: Tokens = 16
+"""What fewer tokens say is not worth a summary: what introduces one takes half as many."""
 LONGEST: Tokens = 2_000
 """The most that a summary may be."""
 INSTRUCTION: Tokens = 100
@@ -152,7 +154,7 @@ def messages(
     covered = conversation.messages[start:stop]
     ids = tuple(one.id for one in covered)
     found = Work(1, ids[0], ids[-1], ids, digest(covered), price(conversation, start, stop), of)
-    if found.digest in compression.quarantined:
+    if found.digest in compression.quarantined or found.tokens < WORTH:
         return None
     if most is not None and size(conversation, start, stop) > most:
         return piece(compression, found, most)
@@ -204,19 +206,20 @@ def summaries(compression: Compression, sources: Sequence[Summary], of: str = ""
 
 def halves(merge: Work) -> bool:
     """Whether each half of a merge would be one."""
-    return len(merge.sources) >= 4
+    return merge.part is None and len(merge.sources) >= 4
 
 
-def spent(conversation: Conversation, compression: Compression, work: Work) -> bool:
+def spent(conversation: Conversation, compression: Compression, settings: Settings, work: Work) -> bool:
     """Whether nothing is left to try of a piece of work that failed: not the same again, nor its halves."""
     if work.of:
         return True
     if compression.attempts.get(key(work), 0) < TRIES:
         return False
-    if work.level > 1:
+    if work.part or work.level > 1:
         return not halves(work)
     start, last = conversation.places[work.first], conversation.places[work.last]
-    return work.part is not None or halfway(conversation, start, last + 1) is None
+    left = messages(conversation, compression, start, last + 1, capacity(settings))
+    return left is None or left.digest == work.digest
 
 
 def halfway(conversation: Conversation, start: int, stop: int) -> int | None:

@@ -326,15 +326,15 @@ def test_a_message_larger_than_the_window_of_its_summariser_is_summarised_in_pie
 
 
 def test_a_chunk_of_hardly_any_text_is_kept_by_a_stub_without_a_call():
-    ada = AgentConfig(name="ada", model="m", recent_window_tokens=0, target_chunk_tokens=10)
+    ada = AgentConfig(name="ada", model="m", recent_window_tokens=0, target_chunk_tokens=20)
     sim = Simulation(agents=[ada], provider=ScriptedProvider(lambda _: reply("ok")))
     for number in range(20):
-        sim.push("ada", f"{number}")
+        sim.push("ada", f"{number} yes it is")
         sim.run()
     sim.advance(minutes=1)
     stubs = [one.event for one in drained(sim, Compressed) if one.event.work.level == 1]
     assert len(stubs) > 1
-    assert stubs[0].text == "\n".join(f"user: {number}\nassistant: ok" for number in range(5))
+    assert stubs[0].text == "\n".join(f"user: {number} yes it is\nassistant: ok" for number in range(4))
     assert [one for one in drained(sim, CompressionRequested) if one.event.work.level == 1] == []
 
 
