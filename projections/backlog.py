@@ -96,8 +96,8 @@ def lacked(
 
 def again(conversation: Conversation, compression: Compression, settings: Settings) -> Work | None:
     """What was given up and released, the oldest first, if its sources are what they were."""
-    left = [work for work in compression.again.values() if work.first in conversation.places]
-    for work in sorted(left, key=lambda work: (conversation.places[work.first], work.level)):
+    there = [work for work in compression.again.values() if work.first in conversation.places]
+    for work in sorted(there, key=lambda work: (conversation.places[work.first], work.level)):
         stretch = Stretch(work.level - 1, work.first, work.last)
         for level, start, stop in demanded(conversation, compression, (stretch,)):
             fresh = replace(compression, attempts=Map()) if work.of else compression  # a half has no halves
@@ -145,6 +145,13 @@ def chunk(
             return found
         start = end
     return None
+
+
+def left(conversation: Conversation, compression: Compression, settings: Settings, start: int, stop: int) -> bool:
+    """Whether there is something to ask for of a stretch of messages."""
+    if compression.quarantined or compression.attempts:
+        return chunk(conversation, compression, settings, start, stop) is not None
+    return price(conversation, start, stop) >= WORTH
 
 
 def messages(
@@ -218,8 +225,8 @@ def spent(conversation: Conversation, compression: Compression, settings: Settin
     if work.part or work.level > 1:
         return not halves(work)
     start, last = conversation.places[work.first], conversation.places[work.last]
-    left = messages(conversation, compression, start, last + 1, capacity(settings))
-    return left is None or left.digest == work.digest
+    found = messages(conversation, compression, start, last + 1, capacity(settings))
+    return found is None or found.digest == work.digest
 
 
 def halfway(conversation: Conversation, start: int, stop: int) -> int | None:

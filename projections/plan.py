@@ -11,7 +11,7 @@ from msgspec import Struct
 from rewake.events import Overhead, Settings, Stretch, Tokens
 from rewake.events.context import Bound
 from rewake.projections import settings as live
-from rewake.projections.backlog import chunk, made_of, merge
+from rewake.projections.backlog import left, made_of, merge
 from rewake.projections.compression import Compression, Summary, head_end, standing, tail_start, units
 from rewake.projections.conversation import Conversation, Message
 from rewake.projections.forest import Node, forest, unmerged
@@ -167,7 +167,7 @@ def lacks(
     for node, cost in zip(shows, costs, strict=True):
         if total <= goal(node):
             return
-        if node.level == 0 and node.parent < 0 and chunk(conversation, summaries, settings, node.start, node.stop):
+        if node.level == 0 and node.parent < 0 and left(conversation, summaries, settings, node.start, node.stop):
             yield Stretch(0, *ends(conversation, node)), cost
             total -= cost
     cost_of = {node.leaf: cost for node, cost in zip(shows, costs, strict=True)}

@@ -201,7 +201,7 @@ WRONG = {
     "empty": reply(""),
     "long": reply(" hello" * 2_000),
     "cut": reply("hello", stop_reason="max_tokens"),
-    "tool": call_tool("look", {"what": "x"}),
+    "tool": [Text("They said hello."), call_tool("look", {"what": "x"})],
 }
 
 
