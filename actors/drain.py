@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rewake.actors.agent.calling import SUMMARY
-from rewake.actors.agent.commands import Answered, Failed
+from rewake.actors.agent.commands import Answered, Failed, ReleaseQuarantine
 from rewake.actors.agent.state import Evolve, dispatch
 from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
 from rewake.actors.orders import Infer
-from rewake.actors.providers.base import Message, Reply, Request
+from rewake.actors.providers.base import Reply
+from rewake.actors.summarising import priced, request, stub, whole, wrong
 from rewake.events import (
+    Alerted,
     Compressed,
     CompressionDiscarded,
     CompressionFailed,
@@ -32,23 +32,21 @@ from rewake.events import (
     Overhead,
     Quarantined,
     Recorded,
+    Released,
     SettingChanged,
     Settings,
     Stretch,
-    Text,
-    ToolCall,
-    ToolResult,
     TurnAborted,
     TurnCompleted,
     TurnExhausted,
     Work,
 )
 from rewake.events.drain import PassEnd
-from rewake.projections import compression, conversation, holds, host, settings
-from rewake.projections.conversation import Message as Said
+from rewake.projections import backlog, compression, conversation, holds, host, settings
+from rewake.projections.backlog import spent
+from rewake.projections.compression import key
 from rewake.projections.conversation import digest
 from rewake.projections.plan import bounds, plan
-from rewake.projections.pricing import count_tokens
 
 TICKS = 8
 """Calls of one pass at the most."""
@@ -57,15 +55,10 @@ HELD_PAUSE_MS: Millis = 5_000
 PAUSE_MS: Millis = 30_000
 LONGEST_PAUSE_MS: Millis = 600_000
 SHORTEST_PAUSE_MS: Millis = 1_000
-TRIES = 2
-"""Times that one piece of work is asked for before it is quarantined."""
-SUMMARY_TOKENS = 2_000
-"""The most that a summary may be, in tokens."""
-
-INSTRUCTION = (
-    "Summarise the conversation below for the assistant who took part in it and will read this in its place. "
-    "Keep names, numbers, decisions, open requests and what tools returned. Write plain prose, shorter than the text."
-)
+VAIN = 12
+"""Answers in a row that are no summaries: after as many the summariser is asked once in a while only."""
+LONGEST_VAIN_MS: Millis = 6 * 3_600_000
+DAY_MS: Millis = 86_400_000
 
 
 class Drain(Struct, frozen=True):
@@ -132,6 +125,9 @@ def accept(state: Drain, command: Command) -> Sequence[Event]:
             return failed(state, call, error, gate_version, command.at)
         case Due(("pass", passes)) if resting(state) and passes == state.compression.passes:
             return [DrainDue()]
+        case ReleaseQuarantine():
+            given = tuple(sorted(state.compression.quarantined))
+            return [Released(given, "operator", command.by)] if given else []
         case Due() | Restarted():
             return []
         case _:
@@ -150,14 +146,25 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
             return tick(state, recorded.at)  # nothing during a pause: no pass began
         case DrainDue():
             return [DrainKicked("due", TICKS)]
-        case Compressed() | CompressionDiscarded() | Quarantined():
+        case Compressed(work=work) if work.part:
+            made = whole(state.compression, event)
+            return [made] if made else tick(state, recorded.at)
+        case Compressed(request) if request and (again := due_again(state, recorded.at)):
+            return [Released(again, "success")]
+        case Compressed() | CompressionDiscarded():
             return tick(state, recorded.at)
         case CompressionFailed(_, _, _, _, True, retry_at):
             return [passed(state, "paused", retry_at or recorded.at)]
-        case CompressionFailed(_, work, error, attempt):
-            return (
-                [Quarantined(work, f"{error.kind}: {error.message}")] if attempt >= TRIES else tick(state, recorded.at)
-            )
+        case CompressionFailed(_, work, error):
+            if spent(state.conversation, state.compression, state.live, work):
+                return [Quarantined(replace(work, part=None), f"{error.kind}: {error.message}")]
+            return tick(state, recorded.at)
+        case Quarantined():
+            return [*alert(state, event), *tick(state, recorded.at)]
+        case Released():
+            return tick(state, recorded.at) if state.compression.passing else [DrainKicked("released", TICKS)]
+        case SettingChanged(name) if other_model(state, name):
+            return [Released(tuple(sorted(state.compression.quarantined)), "model")]
         case _:
             return []
 
@@ -167,7 +174,7 @@ def orders(state: Drain) -> Mapping[Key, Order]:
     going = state.compression.open
     if going:
         timeout = state.live.call_timeout_ms / 1_000
-        render = partial(request, state, going)
+        render = partial(request, state.name, state.conversation, state.compression, state.live, going)
         stream = f"drain/{state.name}"
         infer = Infer(going.id, stream, "compression", going.provider, going.model, False, timeout, render)
         return {("call", going.id): infer}
@@ -185,7 +192,7 @@ def resting(state: Drain) -> bool:
 
 
 def next_work(state: Drain) -> Work | None:
-    return compression.next_work(state.conversation, state.compression, state.settings, lacking(state))
+    return backlog.next_work(state.conversation, state.compression, state.settings, lacking(state))
 
 
 def lacking(state: Drain) -> tuple[Stretch, ...]:
@@ -207,9 +214,13 @@ def tick(state: Drain, at: Millis) -> list[Event]:
     work = next_work(state)
     if work is None or going.left <= 0:
         return [passed(state, "dry" if work is None else "ticks", pause(state) + at)]
-    live = state.live
+    live, over = state.live, state.compression.vain - VAIN
+    if kept := stub(state.conversation, work, live.encoding):
+        return [kept]
+    if over >= 0 and going.made:
+        return [passed(state, "paused", at + min(PAUSE_MS * 2 ** min(over, 20), LONGEST_VAIN_MS))]
     model = live.compression_model or live.model
-    attempt = state.compression.attempts.get(work.digest, 0) + 1
+    attempt = state.compression.attempts.get(key(work), 0) + 1
     return [CompressionRequested(work, live.provider, model, attempt)]
 
 
@@ -231,9 +242,9 @@ def answered(state: Drain, call: str, reply: Reply, gate_version: int) -> Sequen
     if moved := changed(state, work):
         return [CompressionDiscarded(call, work, moved)]
     encoding = state.live.encoding
-    tokens = count_tokens(SUMMARY + text, encoding)
-    if wrong := refused(text, reply.stop_reason, tokens, work):
-        failure = Failure("invalid_summary", wrong)
+    tokens = priced(text, encoding)
+    if why := wrong(reply, tokens, work):
+        failure = Failure("invalid_summary", why)
         return [CompressionFailed(call, work, failure, going.attempt, gate_version=gate_version)]
     return [Compressed(call, work, text, tokens, encoding, usage=reply.usage, gate_version=gate_version)]
 
@@ -244,15 +255,13 @@ def changed(state: Drain, work: Work) -> str:
     start, last = places.get(work.first), places.get(work.last)
     if start is None or last is None:
         return "a source is gone"
-    return "" if digest(state.conversation.messages[start : last + 1]) == work.digest else "a source changed"
-
-
-def refused(text: str, stop: str, tokens: int, work: Work) -> str:
-    if not text:
-        return "the answer is empty"
-    if stop in ("max_tokens", "length"):
-        return "the answer was cut off"
-    return "" if tokens < work.tokens else f"the answer takes {tokens} tokens, its sources {work.tokens}"
+    if work.level == 1:
+        return "" if digest(state.conversation.messages[start : last + 1]) == work.digest else "a source changed"
+    try:
+        sources = compression.standing(state.conversation, state.compression, start, last + 1, work.level - 1)
+    except LookupError:
+        return "a source changed"
+    return "" if backlog.said(sources) == work.digest else "a source changed"
 
 
 def failed(state: Drain, call: str, error: Failure, gate_version: int, at: Millis) -> Sequence[Event]:
@@ -274,36 +283,24 @@ def backoff(error: Failure, pauses: int) -> Millis:
     return min(PAUSE_MS * 2 ** min(pauses, 10), LONGEST_PAUSE_MS)
 
 
-def request(state: Drain, going: CompressionRequested) -> Request:
-    """The summariser's request: the chunk's messages as plain text, one after the other."""
-    places = state.conversation.places
-    start, last = places[going.work.first], places[going.work.last]
-    said = tuple(Message("user", (Text(transcript(one)),)) for one in state.conversation.messages[start : last + 1])
-    return Request(
-        agent=state.name,
-        purpose="compression",
-        system=INSTRUCTION,
-        messages=said,
-        max_tokens=min(SUMMARY_TOKENS, max(64, going.work.tokens - 1)),
-        model=going.model,
-        call=going.id,
-        estimate=going.work.tokens + count_tokens(INSTRUCTION, state.live.encoding),
-        encoding=state.live.encoding,
-        timeout=state.live.call_timeout_ms / 1_000,
+def due_again(state: Drain, at: Millis) -> tuple[str, ...]:
+    """What was given up and may be tried once more now that the summariser has made something: each at most daily."""
+    given, retried = state.compression.quarantined, state.compression.retried
+    return tuple(sorted(one for one in given if one not in retried or at - retried[one] >= DAY_MS))
+
+
+def other_model(state: Drain, name: str) -> bool:
+    """Whether another model summarises from now on, and there is something that the former one could not."""
+    asked = "model" if state.live.compression_model is None else "compression_model"
+    return name in (asked, "compression_model") and bool(state.compression.quarantined or state.compression.vain)
+
+
+def alert(state: Drain, event: Quarantined) -> list[Event]:
+    """Tells of the first work that is given up, while nothing else is."""
+    if len(state.compression.quarantined) > 1 or event.work.digest in state.compression.retried:
+        return []
+    said = (
+        f"a stretch of {state.name}'s history can not be summarised and stays as it is: {event.work.first} to "
+        f"{event.work.last}, {event.work.tokens:,} tokens ({event.why})"
     )
-
-
-def transcript(message: Said) -> str:
-    """A message as text: who spoke, what was said, asked of a tool, returned by one."""
-    lines: list[str] = []
-    for block in message.blocks:
-        match block:
-            case Text(text):
-                lines.append(text)
-            case ToolCall(_, name, arguments):
-                lines.append(f"called {name} {msgspec.json.encode(arguments).decode()}")
-            case ToolResult(_, content):
-                lines.append(f"result: {content}")
-            case _:
-                lines.append(f"({type(block).__name__.lower()})")
-    return f"{message.role}: " + "\n".join(lines)
+    return [Alerted("quarantine", said, agent=state.name)]

@@ -205,9 +205,9 @@ def doing(state: Agent) -> AgentHealth:
 
 def drain_health(state: Drain) -> DrainHealth:
     compression = state.compression
-    summaries = compression.summaries.values()
+    summaries = compression.summaries
     facts: dict[str, Any] = {
-        "summaries": len(compression.summaries),
+        "summaries": len(summaries),
         "quarantined": len(compression.quarantined),
         "tokens_saved": sum(one.work.tokens - one.tokens for one in summaries),
     }

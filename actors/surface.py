@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rewake.actors.agent.commands import Configure, Push, Rouse
+from rewake.actors.agent.commands import Configure, Push, ReleaseQuarantine, Rouse
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Command
 from rewake.actors.config import (
@@ -253,6 +253,12 @@ class Surface(ABC):
             given["provider"] = resolve(self.providers, given.get("model", state.live.model), named).name
         self._ask(state.stream, Configure(given, immediate, allow_infeasible, by))
 
+    def release_quarantine(self, agent: str, *, by: str | None = None) -> int:
+        """What compression gave up of an agent's history is tried again; how many pieces of work that are."""
+        given = len(self.state("compression", agent).quarantined)
+        self._ask(f"drain/{self._agent(agent).name}", ReleaseQuarantine(text_or_none("by", by)))
+        return given
+
     def state(self, projection: str, agent: str | None = None) -> Any:
         """A projection's state as its actor has it now: `agent` names the agent, or the provider for `gates`."""
         if projection == "host":
@@ -327,7 +333,7 @@ def busy(state: Agent, drain: Drain | None, parked: Container[str]) -> bool:
     if state.holds.waiting:
         if drain is None or f"drain/{state.name}" in parked:
             return False
-        paused = drain.compression.pauses > 0 and drain.compression.open is None
+        paused = drain.compression.paused_until > 0 and drain.compression.passing is None
         return not paused
     waits = any(one.turn is None for one in state.wakes.owed) and not state.host.quiesced
     return state.turns.running is not None or waits

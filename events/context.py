@@ -40,8 +40,9 @@ class Compiled(AgentEvent, frozen=True, tag="compiled"):
     """The context fits. `plan` and `note` are enough to render the same request from the log.
 
     `room` is what the budget leaves for the conversation, `tokens` what the plan takes of it. `folded` is how many summaries
-    this plan shows, `demand` the stretches it would rather have had a summary for. `price` is what is shown at multiplier 1,
-    `flat` the part of it that no multiplier is for. A `probe` is sent without knowing that it fits: its count settles that.
+    this plan shows, with those that they were merged from: it grows with every raise. `demand` are the stretches it would
+    rather have had a summary for. `price` is what is shown at multiplier 1, `flat` the part of it that no multiplier is for.
+    A `probe` is sent without knowing that it fits: its count settles that.
     """
 
     turn: str

@@ -16,7 +16,8 @@ PassEnd = Literal["dry", "ticks", "paused", "stopped"]
 class Work(Struct, frozen=True, omit_defaults=True):
     """A piece of compression: a chunk of messages (level 1) or a merge of summaries, `first` to `last` message covered.
 
-    `sources` are the ids read, `digest` what they said: when either changed the summary does not apply.
+    `sources` are the ids read, `digest` what they said: when either changed the summary does not apply. `of` is the digest
+    of the larger work that this is a half of; `part` (which, of how many) a piece of the text of a single message.
     """
 
     level: int
@@ -25,6 +26,8 @@ class Work(Struct, frozen=True, omit_defaults=True):
     sources: tuple[str, ...]
     digest: str
     tokens: Tokens
+    of: str = ""
+    part: tuple[int, int] | None = None
 
 
 class DrainKicked(Event, frozen=True, tag="drain_kicked"):
@@ -58,7 +61,11 @@ class CompressionHeld(Event, frozen=True, tag="compression_held"):
 
 
 class Compressed(Event, frozen=True, tag="compressed"):
-    """A summary: `text` stands for the messages of `work`, priced `tokens`. `request` is the order that it answers."""
+    """A summary: `text` stands for the messages of `work`, priced `tokens`.
+
+    `request` is the order that it answers: empty for a stub, which is kept without a call. A part of a message stands for
+    nothing by itself: once the last is there a whole one follows.
+    """
 
     MINTS: ClassVar[tuple[str, str]] = ("summary", "summary")
 
@@ -104,6 +111,7 @@ class Released(Event, frozen=True, tag="released"):
 
     digests: tuple[str, ...]
     why: str
+    by: str | None = None
 
 
 class DrainPassed(Event, frozen=True, tag="drain_passed"):

@@ -25,13 +25,11 @@ from rewake.events import (
     Recorded,
     Released,
     Settings,
-    Stretch,
     Tokens,
     Work,
 )
 from rewake.projections.conversation import Conversation, Message, closes, digest, price
 from rewake.projections.maps import without
-from rewake.projections.settings import AgentSettings, goal
 
 NAME = "compression"
 KINDS: frozenset[type[Event]] = frozenset(
@@ -47,6 +45,8 @@ KINDS: frozenset[type[Event]] = frozenset(
         Released,
     }
 )
+TRIES = 2
+"""Times that one piece of work is asked for, before its halves are."""
 SMALLEST_CHUNK = 4
 """Messages that a chunk has at least, unless a refusal wants it sooner."""
 
@@ -60,6 +60,13 @@ class Summary(Struct, frozen=True):
     tokens: Tokens
 
 
+class Parts(Struct, frozen=True):
+    """What was made so far of a message that is summarised in `count` pieces."""
+
+    count: int
+    texts: tuple[str, ...] = ()
+
+
 class Pass(Struct, frozen=True):
     """A pass of the drain: the calls it may still make, those it made, and why it began."""
 
@@ -69,15 +76,22 @@ class Pass(Struct, frozen=True):
 
 
 class Compression(Struct, frozen=True):
-    """`summaries` by the first message covered; `open` is in flight; `quarantined` and `attempts` by the work's
-    digest. Until `paused_until`, after a transient failure, no pass begins.
+    """`levels` are the summaries, for each level by the first message covered; `open` is in flight.
+
+    `quarantined` and `parts` by the work's digest, `attempts` by the work's `key`. What was released is in `again` until it
+    was tried, and in `retried` with the time. `vain` are the answers in a row that were no summaries. Until `paused_until` no
+    pass begins.
     """
 
-    summaries: Map[str, Summary] = Map()
+    levels: tuple[Map[str, Summary], ...] = ()
     order: PVector[str] = pvector()
     open: CompressionRequested | None = None
     attempts: Map[str, int] = Map()
     quarantined: Map[str, Quarantined] = Map()
+    again: Map[str, Work] = Map()
+    retried: Map[str, Millis] = Map()
+    parts: Map[str, Parts] = Map()
+    vain: int = 0
     passing: Pass | None = None
     pauses: int = 0
     next_at: Millis = 0
@@ -85,6 +99,11 @@ class Compression(Struct, frozen=True):
     passes: int = 0
     moved_at: Millis = 0
     revision: int = 0
+
+    @property
+    def summaries(self) -> list[Summary]:
+        """All of them, the lowest level first."""
+        return [summary for level in self.levels for summary in level.values()]
 
 
 class Unit(Struct, frozen=True):
@@ -113,26 +132,33 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
         case CompressionRequested():
             going = state.passing or Pass(1)
             return replace(state, open=event, passing=replace(going, left=going.left - 1, made=going.made + 1))
-        case Compressed(_, work, text, tokens):
+        case Compressed(work=work) if work.part:
+            return replace(answered(state, work), parts=state.parts.set(work.digest, joined(state, event)))
+        case Compressed(request, work, text, tokens):
             summary = Summary(event.summary, work, text, tokens)
-            done = replace(state, open=None, pauses=0, attempts=without(state.attempts, work.digest))
-            kept = state.summaries.set(work.first, summary)
+            going = state.passing
+            if not request:
+                done = replace(state, passing=going and replace(going, left=going.left - 1))
+            else:
+                done = replace(answered(state, work), parts=without(state.parts, work.digest))
             moved = {"moved_at": recorded.at, "revision": recorded.version}
-            return replace(done, summaries=kept, order=state.order.append(event.summary), **moved)
-        case CompressionFailed(_, work, _, attempt, transient):
+            done = replace(done, again=without(state.again, work.digest))
+            return replace(done, levels=kept(state, summary), order=state.order.append(event.summary), **moved)
+        case CompressionFailed(_, work, error, attempt, transient):
             if transient:
                 return replace(state, open=None, pauses=state.pauses + 1)
-            return replace(state, open=None, attempts=state.attempts.set(work.digest, attempt))
+            tried = max(attempt, TRIES) if error.kind == "overflow" else attempt
+            return replace(state, open=None, vain=state.vain + 1, attempts=state.attempts.set(key(work), tried))
         case CompressionDiscarded() | CompressionHeld():
             return replace(state, open=None)
         case Quarantined(work):
-            quarantined = state.quarantined.set(work.digest, event)
-            return replace(state, quarantined=quarantined, moved_at=recorded.at, revision=recorded.version)
-        case Released(digests):
-            left = state.quarantined
-            for one in digests:
-                left = without(left, one)
-            return replace(state, quarantined=left, attempts=Map(), revision=recorded.version)
+            given = {
+                "quarantined": state.quarantined.set(work.digest, event),
+                "parts": without(state.parts, work.digest),
+            }
+            return replace(state, **given, moved_at=recorded.at, revision=recorded.version)
+        case Released(digests, why):
+            return replace(released(state, digests, why, recorded.at), revision=recorded.version)
         case DrainPassed(_, pending, why, next_at):
             revision = state.revision if pending else recorded.version
             paused = next_at if why == "paused" else 0
@@ -142,12 +168,53 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
             return state
 
 
+def key(work: Work) -> str:
+    """What the attempts at a piece of work are counted by."""
+    return f"{work.digest} {work.part[0]}/{work.part[1]}" if work.part else work.digest
+
+
+def answered(state: Compression, work: Work) -> Compression:
+    return replace(state, open=None, pauses=0, vain=0, attempts=without(state.attempts, key(work)))
+
+
+def joined(state: Compression, event: Compressed) -> Parts:
+    """The pieces of a message that are there, with this one."""
+    index, count = event.work.part or (1, 1)
+    before = state.parts.get(event.work.digest)
+    texts = before.texts[: index - 1] if before and before.count == count else ()
+    return Parts(count, (*texts, event.text))
+
+
+def released(state: Compression, digests: tuple[str, ...], why: str, at: Millis) -> Compression:
+    """Work that may be tried again: once, after the success of another; from the beginning when somebody says so or the
+    model is another one.
+    """
+    left, again, retried = state.quarantined, state.again, state.retried
+    for one in digests:
+        if one in left:
+            again, retried = again.set(one, left[one].work), retried.set(one, at)
+            left = left.delete(one)
+    state = replace(state, quarantined=left, again=again, retried=retried)
+    if why == "success":
+        return state
+    paused = state.paused_until if state.pauses else 0
+    return replace(state, attempts=Map(), vain=0, paused_until=paused)
+
+
+def kept(state: Compression, summary: Summary) -> tuple[Map[str, Summary], ...]:
+    """The levels with this summary on its own."""
+    level = summary.work.level
+    levels = [*state.levels, *(Map[str, Summary]() for _ in range(level - len(state.levels)))]
+    levels[level - 1] = levels[level - 1].set(summary.work.first, summary)
+    return tuple(levels)
+
+
 def rows(state: Compression) -> list[dict[str, Any]]:
     age = {id: index for index, id in enumerate(state.order)}
     done = [
         {"id": one.id, "state": "summary", "level": one.work.level, "first": one.work.first, "last": one.work.last}
         | {"sources": len(one.work.sources), "source_tokens": one.work.tokens, "tokens": one.tokens, "text": one.text}
-        for one in sorted(state.summaries.values(), key=lambda one: age[one.id])
+        for one in sorted(state.summaries, key=lambda one: age[one.id])
     ]
     stuck = [
         {"id": digest, "state": "quarantined", "level": one.work.level, "first": one.work.first, "last": one.work.last}
@@ -195,10 +262,33 @@ def starting(message: Message) -> Tokens:
     return message.before
 
 
-def applying(conversation: Conversation, compression: Compression, place: int) -> Summary | None:
-    """The summary that begins at this place, if its messages are all still there and unchanged."""
-    summary = compression.summaries.get(conversation.messages[place].id)
-    return summary if summary and applies(conversation, summary, place) else None
+def applying(conversation: Conversation, compression: Compression, place: int, level: int = 1) -> Summary | None:
+    """The summary of that level that begins at this place, if its messages are all still there and unchanged."""
+    levels, first = compression.levels, conversation.messages[place].id
+    summary = levels[level - 1].get(first) if level <= len(levels) else None
+    if summary is None or level == 1:
+        return summary if summary and applies(conversation, summary, place) else None
+    for source in summary.work.sources:
+        below = applying(conversation, compression, place, level - 1) if place < len(conversation.messages) else None
+        if below is None or below.id != source:
+            return None
+        place = conversation.places[below.work.last] + 1
+    return summary
+
+
+def standing(conversation: Conversation, compression: Compression, place: int, end: int, level: int) -> list[Summary]:
+    """The summaries of one level that stand for the messages from one place to another.
+
+    Raises LookupError where one does not apply.
+    """
+    found: list[Summary] = []
+    while place < end:
+        summary = applying(conversation, compression, place, level)
+        if summary is None:
+            raise LookupError(f"no summary applies at {conversation.messages[place].id}")
+        found.append(summary)
+        place = conversation.places[summary.work.last] + 1
+    return found
 
 
 def applies(conversation: Conversation, summary: Summary, place: int) -> bool:
@@ -213,9 +303,9 @@ def applies(conversation: Conversation, summary: Summary, place: int) -> bool:
 
 
 def beginnings(conversation: Conversation, compression: Compression) -> dict[int, Summary]:
-    """The summaries that apply, by the place where they begin."""
-    places = conversation.places
-    found = ((places.get(first), summary) for first, summary in compression.summaries.items())
+    """The summaries of messages that apply, by the place where they begin."""
+    places, lowest = conversation.places, compression.levels[0] if compression.levels else Map[str, Summary]()
+    found = ((places.get(first), summary) for first, summary in lowest.items())
     return {place: summary for place, summary in found if place is not None and applies(conversation, summary, place)}
 
 
@@ -227,6 +317,8 @@ def units(
     place = start
     for head in sorted(head for head in summaries if start <= head < stop):
         summary = summaries[head]
+        if head < place:
+            continue  # another summary stands for it already
         yield from raw(conversation, settings, place, head, edge)
         place = head + len(summary.work.sources)
         yield Unit(head, place, summary.work.tokens, summary, closed=True)
@@ -254,63 +346,3 @@ def raw(conversation: Conversation, settings: Settings, start: int, stop: int, e
 def full_chunk(conversation: Conversation, settings: Settings, start: int, stop: int) -> bool:
     enough = price(conversation, start, stop) >= settings.target_chunk_tokens and stop - start >= SMALLEST_CHUNK
     return enough and closes(conversation.messages[stop - 1])
-
-
-def work(conversation: Conversation, start: int, stop: int, tokens: Tokens) -> Work:
-    """A chunk as a piece of work."""
-    covered = conversation.messages[start:stop]
-    ids = tuple(one.id for one in covered)
-    return Work(1, ids[0], ids[-1], ids, digest(covered), tokens)
-
-
-def demanded(
-    conversation: Conversation, compression: Compression, demand: tuple[Stretch, ...]
-) -> Iterator[tuple[int, int]]:
-    """The places of those stretches that a refusal wants a summary for, where no summary stands for a part of them."""
-    summaries = beginnings(conversation, compression) if demand else {}
-    heads = sorted(summaries)
-    for stretch in demand:
-        start, last = conversation.places.get(stretch.first), conversation.places.get(stretch.last)
-        if start is None or last is None:
-            continue
-        before = bisect_left(heads, last + 1) - 1
-        if before < 0 or heads[before] + len(summaries[heads[before]].work.sources) <= start:
-            yield start, last + 1
-
-
-def next_work(
-    conversation: Conversation, compression: Compression, settings: AgentSettings, demand: tuple[Stretch, ...] = ()
-) -> Work | None:
-    """The next chunk to compress: what a refusal lacks first, then the oldest closed chunk, the newest one held back.
-
-    None for an agent that was never started.
-    """
-    for start, stop in demanded(conversation, compression, demand):
-        wanted = work(conversation, start, stop, price(conversation, start, stop))
-        if wanted.digest not in compression.quarantined:
-            return wanted
-    return None if settings.live is None else ripe(conversation, compression, settings.live, goal(settings))
-
-
-def ripe(conversation: Conversation, compression: Compression, settings: Settings, limit: Tokens) -> Work | None:
-    """The oldest closed chunk before the tail that has no summary and is not the newest one."""
-    if conversation.total <= min(settings.recent_window_tokens, limit // 2):
-        return None
-    first = None
-    start, stop = head_end(conversation, settings), min(tail_start(conversation, settings, limit), conversation.newest)
-    for unit in units(conversation, compression, settings, start, stop, stop):
-        if first is not None and unit.closed:
-            return first
-        if unit.summary or not unit.closed:
-            continue
-        chunk = work(conversation, unit.start, unit.stop, unit.tokens)
-        if chunk.digest not in compression.quarantined:
-            first = chunk
-    return None
-
-
-def pending(
-    conversation: Conversation, compression: Compression, settings: AgentSettings, demand: tuple[Stretch, ...] = ()
-) -> bool:
-    """Whether a summary is in flight, or could still be made."""
-    return compression.open is not None or next_work(conversation, compression, settings, demand) is not None

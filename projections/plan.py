@@ -12,10 +12,12 @@ from msgspec import Struct
 from rewake.events import Overhead, Settings, Stretch, Tokens
 from rewake.events.context import Bound
 from rewake.projections import settings as live
-from rewake.projections.compression import Compression, Summary, Unit, applying, head_end, tail_start, units
+from rewake.projections.backlog import left, made_of, merge
+from rewake.projections.compression import Compression, Summary, head_end, standing, tail_start, units
 from rewake.projections.conversation import Conversation, flat_price, price
-from rewake.projections.conversation import digest as digest_of
+from rewake.projections.forest import Node, forest, unmerged
 from rewake.projections.pricing import scaled
+from rewake.projections.raising import Folding, Goal, committed, fold
 
 FULL = 0.9
 """Above this part of what there is room for, the oldest raw stretches are shown by their summaries."""
@@ -103,35 +105,35 @@ def plan(
     parts = list(units(conversation, summaries, settings, head, newest, tail))
     mandatory = estimate(conversation, 0, head, multiplier)
     mandatory += estimate(conversation, newest, len(conversation.messages), multiplier)
-    costs = [
-        (estimate(conversation, part.start, part.stop, multiplier), cost(part.summary, multiplier)) for part in parts
-    ]
-    goals = [FULL * min(within.room, within.limit) if part.start < tail else within.limit for part in parts]
-    folded = committed(conversation, parts)
-    total = mandatory + sum(pair[fold] for pair, fold in zip(costs, folded, strict=True))
-    for index, part in enumerate(parts):
-        if part.summary and not folded[index] and total > goals[index]:
-            raw, short = costs[index]
-            folded[index], total = True, total - raw + short
-    lacking = list(lacks(conversation, summaries, parts, costs, goals, total))
+    nodes = forest(summaries, parts)
+    costs = [cost(conversation, node, multiplier) for node in nodes]
+    goals = FULL * min(within.room, within.limit), within.limit
+
+    def goal(node: Node) -> float:
+        return goals[node.start >= tail]
+
+    folding = committed(conversation, nodes, len(parts), costs, mandatory)
+    if folding.total > goals[0]:
+        fold(conversation, folding, settings.recent_window_tokens, goal)
+    shows, total = folding.shown(), folding.total
+    lacking = list(lacks(conversation, summaries, settings, folding, goal))
     demand = tuple(stretch for stretch, _ in lacking)
     full = within.window_room is not None and (within.window_room <= 0 or mandatory > within.window_room)
     if full or total > within.limit:
-        helps = not full and bool(demand) and total - sum(raw for _, raw in lacking) <= within.limit
+        helps = not full and bool(demand) and total - sum(cost for _, cost in lacking) <= within.limit
         why = "window_full" if full else "over_budget"
         over = max(0, rounded(total) - within.limit)
         return Refusal(why, rounded(total), within, rounded(mandatory), over, helps, demand)
-    stretches = tuple(joined(conversation, head, parts, folded))
-    shown, raw = 0, [(0, head), (newest, len(conversation.messages))]
-    for part, fold in zip(parts, folded, strict=True):
-        if fold and part.summary:
-            shown += part.summary.tokens
-        else:
-            raw.append((part.start, part.stop))
-    shown += sum(price(conversation, *span) for span in raw)
+    stretches = tuple(joined(conversation, head, [nodes[one] for one in shows]))
+    folded = sum(made(nodes, one) for one in shows)
+    raw = [(0, head), *((nodes[one].start, nodes[one].stop) for one in shows if not nodes[one].level)]
+    raw.append((newest, len(conversation.messages)))
+    takes = sum(price(conversation, *span) for span in raw) + sum(
+        nodes[one].tokens for one in shows if nodes[one].level
+    )
     fixed = sum(flat_price(conversation, *span) for span in raw)
     marked = digest(conversation, stretches)
-    return Plan(stretches, marked, rounded(total), within, sum(folded), demand, shown, fixed)
+    return Plan(stretches, marked, rounded(total), within, folded, demand, takes, fixed)
 
 
 def longer(conversation: Conversation, settings: Settings, multiplier: float, within: Bounds) -> Plan | None:
@@ -165,32 +167,38 @@ def folds_head(conversation: Conversation, settings: Settings, stretches: tuple[
     return stretches[0].level > 0 or conversation.places[stretches[0].last] + 1 < head
 
 
-def committed(conversation: Conversation, parts: Iterable[Unit]) -> list[bool]:
-    """Which parts the last compile showed by their summaries."""
-    spans = sorted(spans_of(conversation, conversation.folds))
-    folded, index = list[bool](), 0
-    for part in parts:
-        while index < len(spans) and spans[index][1] < part.start:
-            index += 1
-        folded.append(part.summary is not None and index < len(spans) and spans[index][0] <= part.start)
-    return folded
+def made(nodes: list[Node], shows: int) -> int:
+    """How many summaries there are in a node: its own, and those that it was merged from."""
+    node, found = nodes[shows], 0
+    for leaf in range(node.leaf, node.end):
+        climbed = nodes[leaf].parent
+        while climbed >= 0 and nodes[climbed].leaf == leaf and nodes[climbed].level <= node.level:
+            found, climbed = found + 1, nodes[climbed].parent
+    return found
 
 
 def lacks(
-    conversation: Conversation,
-    summaries: Compression,
-    parts: Iterable[Unit],
-    costs: Iterable[tuple[float, float]],
-    goals: Iterable[float],
-    total: float,
+    conversation: Conversation, summaries: Compression, settings: Settings, folding: Folding, goal: Goal
 ) -> Iterator[tuple[Stretch, float]]:
-    """The raw stretches, oldest first, without which there would be room enough, and what each takes."""
-    for part, (raw, _), goal in zip(parts, costs, goals, strict=True):
-        if total <= goal:
+    """What is shown, oldest first, without which there would be room enough, and what each takes: raw stretches that
+    nothing stands for, then neighbours that were not merged.
+    """
+    shows = [folding.nodes[one] for one in folding.shown()]
+    costs, total = [folding.costs[one] for one in folding.shown()], folding.total
+    for node, cost in zip(shows, costs, strict=True):
+        if total <= goal(node):
             return
-        if part.summary is None and not quarantined(conversation, summaries, part):
-            yield Stretch(0, *ends(conversation, part)), raw
-            total -= raw
+        if node.level == 0 and node.parent < 0 and left(conversation, summaries, settings, node.start, node.stop):
+            yield Stretch(0, *ends(conversation, node)), cost
+            total -= cost
+    cost_of = {node.leaf: cost for node, cost in zip(shows, costs, strict=True)}
+    for run in unmerged(shows, settings.merge_threshold):
+        if total <= goal(run[0]):
+            return
+        if merge(summaries, settings, made_of(run)):
+            takes = sum(cost_of[node.leaf] for node in run)
+            yield Stretch(run[0].level, ends(conversation, run[0])[0], ends(conversation, run[-1])[1]), takes
+            total -= takes
 
 
 def shown(
@@ -200,21 +208,10 @@ def shown(
     end = 0
     for stretch in stretches:
         place, end = conversation.places[stretch.first], conversation.places[stretch.last] + 1
-        yield place, end, standing(conversation, summaries, place, end) if stretch.level else []
+        level = stretch.level
+        yield place, end, standing(conversation, summaries, place, end, level) if level else []
     if end < len(conversation.messages):
         yield end, len(conversation.messages), []
-
-
-def standing(conversation: Conversation, summaries: Compression, place: int, end: int) -> list[Summary]:
-    """The summaries that stand for the messages from one place to another."""
-    found: list[Summary] = []
-    while place < end:
-        summary = applying(conversation, summaries, place)
-        if summary is None:
-            raise LookupError(f"no summary applies at {conversation.messages[place].id}")
-        found.append(summary)
-        place += len(summary.work.sources)
-    return found
 
 
 def estimate(conversation: Conversation, start: int, stop: int, multiplier: float) -> float:
@@ -222,8 +219,9 @@ def estimate(conversation: Conversation, start: int, stop: int, multiplier: floa
     return scaled(price(conversation, start, stop), flat_price(conversation, start, stop), multiplier)
 
 
-def cost(summary: Summary | None, multiplier: float) -> float:
-    return summary.tokens * multiplier if summary else 0
+def cost(conversation: Conversation, node: Node, multiplier: float) -> float:
+    """What a node is expected to count."""
+    return node.tokens * multiplier if node.level else estimate(conversation, node.start, node.stop, multiplier)
 
 
 def rounded(tokens: float) -> Tokens:
@@ -231,28 +229,14 @@ def rounded(tokens: float) -> Tokens:
     return math.floor(tokens + 0.5)
 
 
-def ends(conversation: Conversation, part: Unit) -> tuple[str, str]:
-    return conversation.messages[part.start].id, conversation.messages[part.stop - 1].id
+def ends(conversation: Conversation, node: Node) -> tuple[str, str]:
+    return conversation.messages[node.start].id, conversation.messages[node.stop - 1].id
 
 
-def quarantined(conversation: Conversation, summaries: Compression, part: Unit) -> bool:
-    if not summaries.quarantined:
-        return False
-    return digest_of(conversation.messages[part.start : part.stop]) in summaries.quarantined
-
-
-def spans_of(conversation: Conversation, folds: Iterable[Stretch]) -> Iterator[tuple[int, int]]:
-    """The first and the last place of each stretch, where both its ends are still there."""
-    for fold in folds:
-        start, last = conversation.places.get(fold.first), conversation.places.get(fold.last)
-        if start is not None and last is not None:
-            yield start, last
-
-
-def joined(conversation: Conversation, head: int, parts: list[Unit], folded: list[bool]) -> Iterator[Stretch]:
+def joined(conversation: Conversation, head: int, shows: list[Node]) -> Iterator[Stretch]:
     """The shown stretches, neighbours of one level joined into one."""
     spans = [(0, 0, head)] if head else []
-    spans += [(int(fold), part.start, part.stop) for part, fold in zip(parts, folded, strict=True)]
+    spans += [(node.level, node.start, node.stop) for node in shows]
     covered = spans[-1][2] if spans else 0
     if covered < len(conversation.messages):
         spans.append((0, covered, len(conversation.messages)))

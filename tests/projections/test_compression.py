@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -12,17 +10,21 @@ import pytest
 from msgspec.structs import replace
 
 from rewake.actors.config import AgentConfig
-from rewake.actors.providers import ScriptedProvider, limit, reply, server_error, slow
+from rewake.actors.providers import ScriptedProvider, call_tool, limit, reply, server_error, slow
+from rewake.actors.providers.base import text_of
 from rewake.actors.providers.script import Item
 from rewake.actors.simulation import Simulation
+from rewake.actors.summarising import INSTRUCTION, PLAIN
 from rewake.events import (
     AgentStarted,
+    Alerted,
     Compressed,
     CompressionFailed,
     CompressionRequested,
     DrainPassed,
     Event,
     MessageAdded,
+    MessageEdited,
     Recorded,
     SettingChanged,
     Settings,
@@ -34,9 +36,9 @@ from rewake.events import (
     Work,
 )
 from rewake.events.messages import AnyBlock
-from rewake.projections import compression, conversation
+from rewake.projections import backlog, compression, conversation
 from rewake.projections import settings as setting
-from rewake.projections.compression import next_work
+from rewake.projections.backlog import next_work
 
 LIVE = Settings(name="ada", model="m", context_budget_tokens=104_096, recent_window_tokens=0, target_chunk_tokens=100)
 
@@ -149,7 +151,7 @@ def test_a_pass_makes_eight_calls_and_the_next_one_begins_after_the_interval():
     assert [(one.event.ticks, one.event.pending, one.event.why) for one in passes] == [
         (8, True, "ticks"),
         (8, True, "ticks"),
-        (3, False, "dry"),
+        (6, False, "dry"),
     ]
     assert [later.at - sooner.at for sooner, later in pairwise(passes)] == [5_000, 5_000]
 
@@ -195,46 +197,193 @@ def test_no_kick_shortens_a_pause():
     assert len(drained(sim, CompressionRequested)) == 2
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [reply(""), reply(" hello" * 2_000), reply("hello", stop_reason="max_tokens")],
-    ids=["empty", "long", "cut"],
-)
-def test_an_answer_that_is_no_summary_is_never_stored_and_its_work_given_up(wrong: Any):
-    """After two tries; the rest of the history is compressed all the same."""
-    asked: Counter[Any] = Counter()
+WRONG = {
+    "empty": reply(""),
+    "long": reply(" hello" * 2_000),
+    "cut": reply("hello", stop_reason="max_tokens"),
+    "tool": [Text("They said hello."), call_tool("look", {"what": "x"})],
+}
+
+
+def poisoned(request: Any) -> bool:
+    """Whether the first message is among the sources."""
+    return text_of(request.messages[0].blocks).startswith("user: 0 hello")
+
+
+@pytest.mark.scenario("C-17")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_answer_that_is_no_summary_is_never_stored_and_its_work_given_up(wrong: str):
+    """Asked twice, in other words the second time, then its halves; the rest of the history is compressed all the same."""
+    asked: list[Any] = []
 
     def summarize(request: Any) -> Item:
-        asked[request.messages] += 1
-        return wrong if request.messages == first(asked) else reply("hello again")
+        if poisoned(request):
+            asked.append((request.system, len(request.messages)))
+            return WRONG[wrong]
+        return reply("hi")
 
     sim = loaded(summarize, turns=12)
     sim.advance(minutes=1)
+    state, messages = sim.state("compression", "ada"), sim.agent("ada").conversation.messages
+    assert asked == [(INSTRUCTION, 4), (PLAIN, 4), (PLAIN, 2), (PLAIN, 2)], "the last one after another's success"
+    assert [one.work.sources for one in state.quarantined.values()] == [tuple(one.id for one in messages[:2])]
+    assert messages[0].id not in [id for one in state.summaries for id in one.work.sources]
+    assert sim.health().drains[0].quarantined == 1
+    assert [one.event.about for one in drained(sim, Alerted)] == ["quarantine"]
+    sim.provider._summarize = lambda _: reply("hi")
+    assert sim.release_quarantine("ada") == 1
+    sim.run()
+    assert sim.health().drains[0].quarantined == 0
+    assert messages[0].id in sim.state("compression", "ada").levels[0]
+
+
+def test_what_was_given_up_is_tried_once_more_a_day_after_the_success_of_another():
+    bad = [True]
+    sim = loaded(lambda request: reply("") if bad[0] and poisoned(request) else reply("hi"), turns=12)
+    tries: list[int] = []
+    for day in range(4):
+        bad[0] = day < 3
+        for number in range(6):
+            sim.push("ada", f"{day} {number}" + " hello" * 99)
+            sim.advance(minutes=1)
+        tries.append(len([one for one in sim.provider.requests if one.purpose == "compression" and poisoned(one)]))
+        sim.advance(days=1)
+    assert tries == [4, 5, 6, 7]
+    assert sim.health().drains[0].quarantined == 0
+
+
+def test_another_model_has_what_the_former_one_gave_up():
+    asked: list[str] = []
+
+    def summarize(request: Any) -> Item:
+        asked.append(request.model)
+        return reply("") if request.model == "m" else reply("hi")
+
+    sim = loaded(summarize, turns=4)
+    sim.advance(minutes=1)
+    assert sim.health().drains[0].quarantined == 2
+    sim.configure("ada", model="n")
+    sim.run()
+    assert sim.health().drains[0].quarantined == 0
+    assert asked == ["m"] * 4 + ["n"]
+
+
+@pytest.mark.scenario("C-18")
+def test_a_chunk_larger_than_the_window_of_its_summariser_is_split():
+    """So is a merge; no request is larger than the window, and everything is stored."""
+    ada = AgentConfig(
+        name="ada", model="m", compression_model="s", compression_window_tokens=900, recent_window_tokens=0
+    )
+    sizes: list[int] = []
+
+    def summarize(request: Any) -> Item:
+        sizes.append(request.estimate + request.max_tokens)
+        return reply(" hello" * 120)
+
+    sim = Simulation(agents=[ada], provider=ScriptedProvider(lambda _: reply("ok"), summarize=summarize))
+    for number in range(40):
+        sim.push("ada", f"{number}" + " hello" * 199)
+        sim.advance(minutes=1)
     state = sim.state("compression", "ada")
-    assert [one.work.first for one in state.quarantined.values()] == [sim.agent("ada").conversation.messages[0].id]
-    assert asked[first(asked)] == 2
-    assert len(state.summaries) == 4
+    assert max(sizes) <= 900
+    assert not state.quarantined
+    assert len(state.levels) == 2
+    covered = [id for one in drained(sim, Compressed) if one.event.work.level == 1 for id in one.event.work.sources]
+    assert covered == [one.id for one in sim.agent("ada").conversation.messages[: len(covered)]]
 
 
-def first(asked: Counter[Any]) -> Any:
-    return next(iter(asked))
+@pytest.mark.scenario("C-18")
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_message_larger_than_the_window_of_its_summariser_is_summarised_in_pieces(crashes: bool):
+    ada = AgentConfig(
+        name="ada", model="m", compression_window_tokens=1_000, recent_window_tokens=0, target_chunk_tokens=100
+    )
+    pieces: list[str] = []
+
+    def summarize(request: Any) -> Item:
+        assert request.estimate + request.max_tokens <= 1_000
+        pieces.append(text_of(request.messages[0].blocks))
+        return slow(reply(f"piece {len(pieces)}"), seconds=1)
+
+    sim = Simulation(agents=[ada], provider=ScriptedProvider(lambda _: reply("ok"), summarize=summarize))
+    sim.push("ada", "long" + " word" * 3_000)
+    sim.run()
+    for _ in range(8):
+        sim.push("ada", "short" + " word" * 99)
+        sim.run()
+    for _ in range(3 if crashes else 0):
+        sim.crash_at("compressed", 1, "after")
+        sim.advance(seconds=10)
+        sim.restart()
+    sim.advance(minutes=1)
+    state = sim.state("compression", "ada")
+    first = sim.agent("ada").conversation.messages[0]
+    whole = state.levels[0][first.id]
+    assert whole.work.sources == (first.id,)
+    assert whole.text == "\n".join(f"piece {number}" for number in range(1, 8))
+    assert "".join(pieces[:7]) == "user: " + first.text
+    assert not state.parts
 
 
+def test_a_chunk_of_hardly_any_text_is_kept_by_a_stub_without_a_call():
+    ada = AgentConfig(name="ada", model="m", recent_window_tokens=0, target_chunk_tokens=20)
+    sim = Simulation(agents=[ada], provider=ScriptedProvider(lambda _: reply("ok")))
+    for number in range(20):
+        sim.push("ada", f"{number} yes it is")
+        sim.run()
+    sim.advance(minutes=1)
+    stubs = [one.event for one in drained(sim, Compressed) if one.event.work.level == 1]
+    assert len(stubs) > 1
+    assert stubs[0].text == "\n".join(f"user: {number} yes it is\nassistant: ok" for number in range(4))
+    assert [one for one in drained(sim, CompressionRequested) if one.event.work.level == 1] == []
+
+
+@pytest.mark.scenario("C-16")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", ["compression_requested", "compressed", "drain_passed", "drain_kicked"])
-def test_killed_at_any_tick_no_chunk_is_compressed_twice_and_none_is_lost(kind: str, when: Any):
-    """The process dies again and again at such appends, while 28 messages are compressed."""
-    for seed in range(8):
-        dice, sim = random.Random(seed), spoken(lambda _: reply("hello again"), turns=15, seed=seed)
-        sim.crash_at(kind, dice.randint(1, 3), when)
+def test_killed_at_every_tick_nothing_is_compressed_twice_and_nothing_is_lost(kind: str, when: Any):
+    """60 messages become chunks, the chunks' summaries are merged; the process dies at each such append in turn."""
+    for seed in range(2):
+        sim = spoken(lambda _: reply("hello again"), turns=30, seed=seed)
         sim.configure("ada", recent_window_tokens=0)
-        for _ in range(12):
+        sim.crash_at(kind, 1, when)
+        for _ in range(60):
             sim.advance(seconds=10)
             if sim.crashed:
                 sim.restart()
-                sim.crash_at(kind, dice.randint(1, 3), when)
+                sim.crash_at(kind, 1 if when == "after" else 2, when)
         sim.crash()
         sim.restart(provider=ScriptedProvider(summarize=lambda _: reply("hello again")))
         sim.advance(minutes=1)
-        compressed = [id for one in drained(sim, Compressed) for id in one.event.work.sources]
-        assert compressed == [one.id for one in sim.agent("ada").conversation.messages[:24]]
+        sources = [(one.event.work.level, id) for one in drained(sim, Compressed) for id in one.event.work.sources]
+        chunks, merges = ([id for of, id in sources if of == level] for level in (1, 2))
+        assert chunks == [one.id for one in sim.agent("ada").conversation.messages[:56]]
+        summaries = [one.event.summary for one in drained(sim, Compressed) if one.event.work.level == 1]
+        assert merges == summaries[:12]
+
+
+def test_six_neighbours_of_one_level_are_merged_one_level_up():
+    """A chunk first, else a merge: three levels from 36 chunks."""
+    sim = loaded(lambda _: reply("hi"), turns=75)
+    sim.advance(minutes=2)
+    made = [one.event.work for one in drained(sim, Compressed)]
+    assert [one.level for one in made] == [1] * 36 + [2] * 6 + [3]
+    state = sim.state("compression", "ada")
+    assert [len(level) for level in state.levels] == [36, 6, 1]
+    assert (made[-1].first, made[-1].last) == (made[0].first, made[35].last)
+    assert made[-1].sources == tuple(one.event.summary for one in drained(sim, Compressed) if one.event.work.level == 2)
+
+
+def test_a_merge_does_not_apply_once_a_message_below_it_is_edited():
+    told = said(*[40] * 24)
+    chunks = [summary(told, *(f"m{number + place}" for place in range(2))) for number in range(0, 24, 2)]
+    sources = [compression.Summary(one.summary, one.work, one.text, one.tokens) for one in chunks[:6]]
+    work = backlog.merge(FRESH, LIVE, sources)
+    assert work
+    merged = Compressed("r", work, "s", 1, "e", summary="s/merged")
+    state = evolved(compression, *chunks, merged, stream="drain/ada")
+    assert compression.applying(told, state, 0, 2)
+    edited = MessageEdited("m7", (Text("other"),), 40, "e")
+    after = conversation.evolve(told, Recorded(99, 0, "agent/ada", 99, None, 0, edited))
+    assert compression.applying(after, state, 0, 2) is None
+    assert compression.applying(after, state, 0, 1)

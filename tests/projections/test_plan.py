@@ -30,7 +30,7 @@ from rewake.events import (
     Work,
 )
 from rewake.events.messages import AnyBlock, Role
-from rewake.projections import compression, conversation
+from rewake.projections import backlog, compression, conversation
 from rewake.projections.compression import Summary, head_end
 from rewake.projections.conversation import Message, closes, digest
 from rewake.projections.plan import Bounds, Plan, Refusal, bounds, plan, shown
@@ -76,6 +76,11 @@ class Story:
         done = Compressed("r", self.work(start, stop), "so it was", tokens, "e", summary=f"ada/summary/{self.stored}")
         self.drained(done)
 
+    def merged(self, sources: list[Summary], tokens: int) -> None:
+        work = backlog.merge(compression.initial(), SETTINGS, sources)
+        assert work
+        self.drained(Compressed("r", work, "so they were", tokens, "e", summary=f"ada/summary/{self.stored}"))
+
     def plan(self, settings: Settings = SETTINGS, within: Bounds | None = None) -> Plan | Refusal:
         return plan(self.conversation, self.compression, settings, 1.0, within or bounds(settings, Overhead()))
 
@@ -96,6 +101,7 @@ def told(dice: random.Random) -> Story:
         elif dice.random() < 0.2:
             story.drained(Quarantined(work, "in vain"))
         begun = last
+    merges(story, dice)
     turn(story, dice, whole=False)
     if dice.random() < 0.5:
         before = story.plan(*chosen(dice))
@@ -108,6 +114,20 @@ def told(dice: random.Random) -> Story:
         edited = dice.choice(texts)
         story.happens(MessageEdited(edited.id, (Text("other"), *edited.blocks[1:]), dice.randint(1, 400), "e"))
     return story
+
+
+def merges(story: Story, dice: random.Random) -> None:
+    """Some neighbours of a level are merged, and some of those."""
+    for level in (1, 2, 3):
+        place, run = 0, list[Summary]()
+        while place < len(story.conversation.messages):
+            found = compression.applying(story.conversation, story.compression, place, level)
+            place = story.conversation.places[found.work.last] + 1 if found else place + 1
+            run = [*run, found] if found else []
+            if len(run) >= 2 and dice.random() < 0.6:
+                most = sum(one.tokens for one in run) - 1
+                story.merged(run, dice.randint(1, most))
+                run = []
 
 
 def turn(story: Story, dice: random.Random, whole: bool) -> None:
@@ -136,8 +156,18 @@ def chosen(dice: random.Random) -> tuple[Settings, Bounds]:
     return own, bounds(own, Overhead(dice.randint(0, 50)))
 
 
-def raw(story: Story, found: Plan) -> set[str]:
-    return {one.id for one in parts_of(story, found) if not isinstance(one, Summary)}
+def levels(story: Story, found: Plan) -> list[int]:
+    """For each message the level that it is shown at."""
+    places = story.conversation.places
+    return [one.level for one in found.stretches for _ in range(places[one.first], places[one.last] + 1)]
+
+
+def covers(story: Story, one: Message | Summary) -> list[str]:
+    """The messages that something shown stands for."""
+    if isinstance(one, Message):
+        return [one.id]
+    places = story.conversation.places
+    return [it.id for it in story.conversation.messages[places[one.work.first] : places[one.work.last] + 1]]
 
 
 def parts_of(story: Story, found: Plan) -> list[Message | Summary]:
@@ -155,9 +185,10 @@ def smallest(story: Story, settings: Settings) -> int:
     conversation, total, place = story.conversation, 0, 0
     head = head_end(conversation, settings)
     while place < len(conversation.messages):
-        summary = compression.applying(conversation, story.compression, place) if place >= head else None
+        found = (compression.applying(conversation, story.compression, place, level) for level in (4, 3, 2, 1))
+        summary = next(filter(None, found), None) if place >= head else None
         total += summary.tokens if summary else conversation.messages[place].shown
-        place += len(summary.work.sources) if summary else 1
+        place = conversation.places[summary.work.last] + 1 if summary else place + 1
     return total
 
 
@@ -174,7 +205,7 @@ def test_a_plan_shows_everything_once_within_its_bounds_as_a_provider_takes_it(s
         assert full or smallest(story, own) > within.limit
         return
     parts = parts_of(story, found)
-    covered = [id for one in parts for id in (one.work.sources if isinstance(one, Summary) else (one.id,))]
+    covered = [id for one in parts for id in covers(story, one)]
     assert covered == [one.id for one in story.conversation.messages]
     takes = sum(one.tokens if isinstance(one, Summary) else one.shown for one in parts)
     assert takes == found.tokens <= within.limit
@@ -194,7 +225,7 @@ def test_a_larger_room_never_shows_less(seed: int):
     small, large = story.plan(own, within), story.plan(own, wider)
     if isinstance(small, Plan):
         assert isinstance(large, Plan)
-        assert raw(story, small) <= raw(story, large)
+        assert all(less >= more for less, more in zip(levels(story, small), levels(story, large), strict=True))
 
 
 @pytest.mark.scenario("C-15")
@@ -319,3 +350,72 @@ def test_a_plan_that_looks_only_at_what_is_new_is_the_plan_that_looks_at_everyth
     own, within = chosen(dice)
     whole = plan(replace(story.conversation, shown=None), story.compression, own, 1.0, within)
     assert story.plan(own, within) == whole
+
+
+def merged(chunks: int, *, tokens: int = 30, at_once: int = 3) -> Story:
+    """So many turns of 200 tokens, each with a summary, neighbours of those merged; then a question."""
+    story = Story()
+    for number in range(chunks):
+        story.turn(100, 100)
+        story.summarised(2 * number, 2 * number + 2, tokens)
+    lowest = sorted(story.compression.levels[0].values(), key=lambda one: story.conversation.places[one.work.first])
+    for number in range(0, chunks - at_once + 1, at_once):
+        story.merged(lowest[number : number + at_once], tokens)
+    story.says("user", 10)
+    return story
+
+
+def levels_within(story: Story, room: int) -> list[int]:
+    own = replace(SETTINGS, recent_window_tokens=0)
+    found = story.plan(own, Bounds(room, room))
+    assert isinstance(found, Plan)
+    return levels(story, found)[:-1:2]
+
+
+def test_the_oldest_stretch_at_the_fullest_level_is_raised_first():
+    """While raw messages take the most they are folded, then the oldest summaries are merged, then raw ones again."""
+    story = merged(6, tokens=90)
+    assert levels_within(story, 1_350) == [0, 0, 0, 0, 0, 0]
+    assert levels_within(story, 1_230) == [1, 0, 0, 0, 0, 0]
+    assert levels_within(story, 740) == [1, 1, 1, 1, 1, 0]
+    assert levels_within(story, 730) == [2, 2, 2, 1, 1, 0]
+    assert levels_within(story, 530) == [2, 2, 2, 1, 1, 1]
+    assert levels_within(story, 400) == [2, 2, 2, 2, 2, 2]
+
+
+def test_a_plan_starts_from_the_levels_that_were_committed():
+    story = merged(6)
+    own = replace(SETTINGS, recent_window_tokens=0)
+    tight = story.plan(own, Bounds(150, 150))
+    assert isinstance(tight, Plan)
+    assert max(levels(story, tight)) == 2
+    story.happens(Compiled("t", 1, tight.stretches, tight.digest, tight.tokens, 0, "e", folded=tight.folded))
+    for number in range(3):
+        story.happens(MessageEdited(story.says("user", 10), (Text(f"{number}"),), 11, "e"))
+    wide = story.plan(own)
+    assert isinstance(wide, Plan)
+    assert levels(story, wide)[:12] == levels(story, tight)[:12]
+    assert wide.folded == tight.folded
+
+
+def test_a_merge_that_was_committed_is_shown_by_what_is_left_of_it_after_an_edit():
+    story = merged(3)
+    own = replace(SETTINGS, recent_window_tokens=0)
+    tight = story.plan(own, Bounds(100, 100))
+    assert isinstance(tight, Plan)
+    assert levels(story, tight) == [2] * 6 + [0]
+    story.happens(Compiled("t", 1, tight.stretches, tight.digest, tight.tokens, 0, "e", folded=tight.folded))
+    edited = story.conversation.messages[2].id
+    story.happens(MessageEdited(edited, (Text("other"),), 50, "e"))
+    found = story.plan(own)
+    assert isinstance(found, Plan)
+    assert levels(story, found) == [1, 1, 0, 0, 1, 1, 0]
+
+
+def test_a_refusal_demands_merges_when_no_raw_stretch_is_left():
+    """Fewer than six too: nothing is left that could be folded while a turn does not fit."""
+    story = merged(3, at_once=9)
+    refusal = story.plan(replace(SETTINGS, recent_window_tokens=0), Bounds(90, 90))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.tokens, refusal.compressible) == (100, True)
+    assert refusal.demand == (Stretch(1, "ada/msg/1", story.conversation.messages[5].id),)
