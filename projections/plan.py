@@ -115,7 +115,7 @@ def plan(
     folding = committed(conversation, nodes, len(parts), costs, mandatory)
     if folding.total > goals[0]:
         fold(conversation, folding, settings.recent_window_tokens, goal)
-    shows, total = folding.shown(), folding.total
+    shows, total = [nodes[one] for one in folding.shown()], folding.total
     lacking = list(lacks(conversation, summaries, settings, folding, goal))
     demand = tuple(stretch for stretch, _ in lacking)
     full = within.window_room is not None and (within.window_room <= 0 or mandatory > within.window_room)
@@ -124,16 +124,12 @@ def plan(
         why = "window_full" if full else "over_budget"
         over = max(0, rounded(total) - within.limit)
         return Refusal(why, rounded(total), within, rounded(mandatory), over, helps, demand)
-    stretches = tuple(joined(conversation, head, [nodes[one] for one in shows]))
-    folded = sum(made(nodes, one) for one in shows)
-    raw = [(0, head), *((nodes[one].start, nodes[one].stop) for one in shows if not nodes[one].level)]
-    raw.append((newest, len(conversation.messages)))
-    takes = sum(price(conversation, *span) for span in raw) + sum(
-        nodes[one].tokens for one in shows if nodes[one].level
-    )
+    stretches = tuple(joined(conversation, head, shows))
+    raw = [(0, head), *((one.start, one.stop) for one in shows if not one.level), (newest, len(conversation.messages))]
+    shown = sum(one.tokens for one in shows if one.level) + sum(price(conversation, *span) for span in raw)
     fixed = sum(flat_price(conversation, *span) for span in raw)
-    marked = digest(conversation, stretches)
-    return Plan(stretches, marked, rounded(total), within, folded, demand, takes, fixed)
+    folded, marked = sum(made(nodes, one) for one in shows), digest(conversation, stretches)
+    return Plan(stretches, marked, rounded(total), within, folded, demand, shown, fixed)
 
 
 def longer(conversation: Conversation, settings: Settings, multiplier: float, within: Bounds) -> Plan | None:
@@ -167,9 +163,9 @@ def folds_head(conversation: Conversation, settings: Settings, stretches: tuple[
     return stretches[0].level > 0 or conversation.places[stretches[0].last] + 1 < head
 
 
-def made(nodes: list[Node], shows: int) -> int:
+def made(nodes: list[Node], node: Node) -> int:
     """How many summaries there are in a node: its own, and those that it was merged from."""
-    node, found = nodes[shows], 0
+    found = 0
     for leaf in range(node.leaf, node.end):
         climbed = nodes[leaf].parent
         while climbed >= 0 and nodes[climbed].leaf == leaf and nodes[climbed].level <= node.level:
@@ -214,23 +210,24 @@ def shown(
         yield end, len(conversation.messages), []
 
 
+def ends(conversation: Conversation, node: Node) -> tuple[str, str]:
+    return conversation.messages[node.start].id, conversation.messages[node.stop - 1].id
+
+
 def estimate(conversation: Conversation, start: int, stop: int, multiplier: float) -> float:
     """What messages shown raw are expected to count: their price times the multiplier, images as they are."""
     return scaled(price(conversation, start, stop), flat_price(conversation, start, stop), multiplier)
 
 
 def cost(conversation: Conversation, node: Node, multiplier: float) -> float:
-    """What a node is expected to count."""
-    return node.tokens * multiplier if node.level else estimate(conversation, node.start, node.stop, multiplier)
+    if node.level:
+        return node.tokens * multiplier
+    return estimate(conversation, node.start, node.stop, multiplier)
 
 
 def rounded(tokens: float) -> Tokens:
     """Half up; sums are rounded once, at the end."""
     return math.floor(tokens + 0.5)
-
-
-def ends(conversation: Conversation, node: Node) -> tuple[str, str]:
-    return conversation.messages[node.start].id, conversation.messages[node.stop - 1].id
 
 
 def joined(conversation: Conversation, head: int, shows: list[Node]) -> Iterator[Stretch]:
