@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from msgspec.structs import replace
+
 from rewake.actors import AgentConfig, Runtime
 from rewake.actors.agent import agent
 from rewake.actors.incarnation import recover
@@ -49,17 +51,15 @@ def replayed(log: Log) -> dict[tuple[str, str], object]:
 
 
 def plans(messages: int, reach: float) -> list[Figure]:
-    """`plan` over a long history, and again when one message has been added."""
+    """`plan` over a long history of which nothing is remembered, and over one to which a message was added."""
     with folder() as place:
         log = opened(os.path.join(place, "plan.db"), 0.0, "normal")
         talked(log, "ada", messages, context_budget_tokens=10 * messages + 10_000)
         state = recover(agent("ada"), log, log.head())[0].state
         log.close()
     within = bounds(state.live, Overhead())
-    made: list[object] = []
-    whole = seconds(
-        lambda: made.append(plan(state.conversation, state.compression, state.live, 1.0, within)), repeats=3
-    )
+    made, fresh = list[object](), replace(state.conversation, shown=None)
+    whole = seconds(lambda: made.append(plan(fresh, state.compression, state.live, 1.0, within)), repeats=3)
     assert isinstance(made[-1], Plan)
     version = state.version + 1
     more = MessageAdded("user", (Text("one more"),), 3, ENCODING, id=f"ada/msg/{version}")
