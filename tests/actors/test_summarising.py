@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -97,3 +98,25 @@ def test_a_summariser_that_answers_nothing_ends_the_hold_and_is_hardly_asked(tur
         sim.run()
     sim.advance(hours=7)
     assert sim.health().drains[0].quarantined == 0
+
+
+@pytest.mark.scenario("C-32")
+def test_a_request_begins_as_the_one_before_but_where_more_was_folded():
+    """Fifty turns under a budget that does not bind, fifty under one that does: the provider's prompt cache is kept."""
+    provider = ScriptedProvider(script=lambda request: reply(" yes" * 40))
+    config = AgentConfig(name="ada", model="m", recent_window_tokens=1_000, target_chunk_tokens=400)
+    sim = Simulation(agents=[config], provider=provider)
+    for turn in range(100):
+        if turn == 50:
+            sim.configure("ada", context_budget_tokens=4_096 + 4_000)
+        sim.push("ada", " word" * 60)
+        sim.run_until_idle()
+        sim.advance(seconds=10)
+    sent = [request.messages for request in provider.requests if request.purpose == "turn"]
+    folded = [one.event.folded for one in sim.events("ada") if isinstance(one.event, Compiled)]
+    assert len(sent) == len(folded) == 100
+    kept = [after[: len(before)] == before for before, after in pairwise(sent)]
+    grew = [after > before for before, after in pairwise(folded)]
+    assert kept == [not one for one in grew]
+    assert not any(grew[:49])
+    assert 2 < sum(grew[49:]) < 30

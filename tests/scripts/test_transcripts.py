@@ -1,11 +1,16 @@
 """Recorded conversations through a runtime whose rooms are too small for them."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
+from rewake.actors.providers import ScriptedProvider
+from rewake.actors.simulation import Simulation
+from rewake.scripts.recordings import MAX_TOKENS, config, players, transcripts
 from rewake.scripts.transcripts import main
 
 RECORDINGS = Path(__file__).parents[2].parent / "shared" / "data" / "airline_transcripts.jsonl"
@@ -51,3 +56,29 @@ def test_a_file_that_is_none_is_named_with_its_line(tmp_path: Path):
     result = CliRunner().invoke(main, [str(path)], catch_exceptions=False)
     assert result.exit_code == 1
     assert "bad.jsonl:2" in result.stderr
+
+
+@pytest.mark.scenario("C-24")
+@pytest.mark.skipif(not RECORDINGS.is_file(), reason="the recordings are not part of the repository")
+def test_recordings_ten_after_each_other_live_in_rooms_far_too_small_for_them():
+    """Every message is answered as recorded, every call is paired, nothing is given up that summaries could have saved."""
+    compressions, holds = 0, 0
+    for number, player in enumerate(players(transcripts(RECORDINGS), 10)):
+        space = random.Random(number).randint(1_000, 3_000)
+        sizes = {"context_budget_tokens": space + MAX_TOKENS, "recent_window_tokens": space // 4}
+        own = replace(config(player), **sizes)
+        sim = Simulation(agents=[own], provider=ScriptedProvider(script=player.answer), seed=number)
+        for _ in player.rounds:
+            heard = player.next()
+            receipt = sim.push(player.name, heard.said)
+            sim.run_until_idle()
+            result = sim.result(receipt, 0)
+            assert (result.state, result.text) == ("completed", heard.reply), result.why
+        kinds = sim.kinds()
+        compressions += kinds.count("compressed")
+        holds += kinds.count("held")
+        assert kinds.count("tool_called") == kinds.count("tool_returned")
+        assert "turn_exhausted" not in kinds
+        sim.stop()
+    assert compressions >= 200
+    assert holds >= 50
