@@ -42,11 +42,12 @@ from rewake.events import (
     Work,
 )
 from rewake.events.drain import PassEnd
-from rewake.projections import backlog, compression, conversation, holds, host, settings
+from rewake.projections import backlog, calibration, compression, conversation, holds, host, settings
 from rewake.projections.backlog import spent
+from rewake.projections.calibration import meter
 from rewake.projections.compression import key
 from rewake.projections.conversation import digest
-from rewake.projections.plan import bounds, plan
+from rewake.projections.fitting import fit
 
 TICKS = 8
 """Calls of one pass at the most."""
@@ -70,6 +71,7 @@ class Drain(Struct, frozen=True):
     conversation: conversation.Conversation = conversation.Conversation()
     settings: settings.AgentSettings = settings.AgentSettings()
     holds: holds.Holds = holds.Holds()
+    calibration: calibration.Calibration = calibration.Calibration()
     host: host.Host = host.Host()
 
     @property
@@ -84,9 +86,11 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "conversation": (conversation.KINDS, conversation.evolve),
     "settings": (settings.KINDS, settings.evolve),
     "holds": (holds.KINDS, holds.evolve),
+    "calibration": (calibration.KINDS, calibration.evolve),
     "host": (host.KINDS, host.evolve),
 }
 FOLDS = dispatch(PARTS)
+FOLDED = conversation.KINDS | settings.KINDS | holds.KINDS | calibration.KINDS
 RINGS = frozenset({Held, HoldLooked, TurnCompleted, TurnExhausted, TurnAborted, SettingChanged})
 
 
@@ -101,7 +105,7 @@ def drain(name: str) -> Behaviour[Drain]:
         react=react,
         orders=orders,
         follows=(
-            Follow(f"agent/{name}", conversation.KINDS | settings.KINDS | holds.KINDS, RINGS),
+            Follow(f"agent/{name}", FOLDED, RINGS),
             Follow("host", host.KINDS, frozenset()),
         ),
     )
@@ -202,7 +206,7 @@ def lacking(state: Drain) -> tuple[Stretch, ...]:
         return demand
     lower = replace(state.live, context_budget_tokens=wanted)
     beside = Overhead(lower.system_tokens, lower.tools_tokens)
-    trial = plan(state.conversation, state.compression, lower, 1.0, bounds(lower, beside))
+    trial = fit(state.conversation, state.compression, lower, meter(state.calibration, lower), beside)
     return demand if trial.fits else (*demand, *trial.demand)
 
 

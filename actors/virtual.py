@@ -36,6 +36,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.at
 
+    def __del__(self) -> None:
+        """A simulation that was forgotten lets go of its loop without a word: it holds nothing but memory."""
+        if not self.is_closed() and not self.is_running():
+            self.close()
+
     def run_forever(self) -> None:
         """Also within another loop's callback: in an async test, or when a forgotten simulation is collected there."""
         outer = asyncio._get_running_loop()

@@ -279,3 +279,17 @@ def test_a_hundred_conversations_fill_their_window_without_one_refusal_by_the_pr
         answered += kinds.count("inference_completed")
     assert refused == 0
     assert answered > 1_500
+
+
+def test_a_paced_budget_is_reached_where_the_provider_counts_more_than_we_price():
+    """The drain works toward what the compile will see: the target at what was learned, not at the price."""
+    sim = simulated(
+        lambda request, priced: round(priced * 1.5), recent_window_tokens=2_000, target_chunk_tokens=400, max_tokens=500
+    )
+    for _ in range(20):
+        assert ask(sim) == "yes"
+    sim.configure("ada", context_budget_tokens=500 + 6_500)
+    assert sim.state("settings", "ada").target == 7_000
+    sim.advance(minutes=5)
+    assert ask(sim, 10) == "yes"
+    assert sim.state("settings", "ada").target is None
