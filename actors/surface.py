@@ -56,9 +56,11 @@ from rewake.events import (
     Text,
     ToolCall,
     ToolResult,
+    TurnStarted,
     UnknownAgent,
     Wake,
 )
+from rewake.events.turns import TurnEnd
 from rewake.projections import pricing
 from rewake.projections.wakes import ending, known
 
@@ -205,10 +207,10 @@ class Surface(ABC):
             match event:
                 case MessageAdded(role="assistant", turn=str(made), blocks=blocks):
                     answers[made] = "\n".join(block.text for block in blocks if isinstance(block, Text))
-                case _ if event.kind == "turn_started" and wake in getattr(event, "wakes", ()):
-                    turn = getattr(event, "turn", "")
-                case _ if event.kind in ENDINGS and turn and getattr(event, "turn", None) == turn:
-                    ended = ending(event)  # pyright: ignore[reportArgumentType]
+                case TurnStarted(wakes, started) if wake in wakes:
+                    turn = started
+                case _ if isinstance(event, TurnEnd) and turn and event.turn == turn:
+                    ended = ending(event)
                     return Result(ended.state, answers.get(turn), turn, ended.why)
                 case _:
                     pass
@@ -322,9 +324,6 @@ class Surface(ABC):
         """Whether something runs or can: a turn, a wake that may start one, compression that a hold waits for."""
         drains, parked = self._states("drain/*"), self._states("host")["host"].parked
         return any(busy(state, drains.get(f"drain/{state.name}"), parked) for state in self._agents())
-
-
-ENDINGS = frozenset({"turn_completed", "turn_exhausted", "turn_aborted", "turn_declined", "turn_withdrawn"})
 
 
 def busy(state: Agent, drain: Drain | None, parked: Container[str]) -> bool:

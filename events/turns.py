@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from rewake.events.base import AgentEvent, Millis, Tokens
+from rewake.events.base import AgentEvent, Event, Millis, Tokens
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -97,6 +97,13 @@ class TurnAborted(AgentEvent, frozen=True, tag="turn_aborted"):
 
     turn: str
     reason: str = ""
+
+
+TurnEnd = TurnCompleted | TurnExhausted | TurnAborted | TurnDeclined | TurnWithdrawn
+"""How a turn may end."""
+
+TURN_ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
+"""The kinds of a turn's end, to look a kind up."""
 
 
 class RetryScheduled(AgentEvent, frozen=True, tag="retry_scheduled"):

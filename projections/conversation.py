@@ -27,19 +27,16 @@ from rewake.events import (
     Tokens,
     ToolCall,
     ToolResult,
-    TurnAborted,
-    TurnCompleted,
-    TurnDeclined,
-    TurnExhausted,
-    TurnWithdrawn,
 )
 from rewake.events.messages import Message as Said
 from rewake.events.messages import Role
+from rewake.events.turns import TURN_ENDS
 from rewake.projections import pricing
 
 NAME = "conversation"
-ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
-KINDS: frozenset[type[Event]] = frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, Compiled}) | ENDS
+KINDS: frozenset[type[Event]] = (
+    frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, Compiled}) | TURN_ENDS
+)
 
 
 class Message(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -146,7 +143,7 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             folds = tuple(stretch for stretch in plan if stretch.level)
             shown = Shown(plan, price, flat, len(state.messages), folded) if price or not plan else None
             return replace(state, folds=folds, shown=shown)
-        case _ if type(event) in ENDS:
+        case _ if type(event) in TURN_ENDS:
             return replace(state, newest=len(state.messages), revision=recorded.version)
         case _:
             return state

@@ -19,17 +19,12 @@ from rewake.events import (
     Refused,
     RetryScheduled,
     Stretch,
-    TurnAborted,
-    TurnCompleted,
-    TurnDeclined,
-    TurnExhausted,
-    TurnWithdrawn,
     Wake,
 )
+from rewake.events.turns import TURN_ENDS, TurnEnd
 
 NAME = "holds"
-ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
-KINDS: frozenset[type[Event]] = ENDS | {
+KINDS: frozenset[type[Event]] = TURN_ENDS | {
     Held,
     HoldLooked,
     HoldEnded,
@@ -101,7 +96,7 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
             return replace(state, over=replace(hold, refused=True))
         case Compiled():
             return replace(state, demand=(), over=state.over and replace(state.over, compiled=True))
-        case TurnCompleted() | TurnExhausted() | TurnAborted() | TurnDeclined() | TurnWithdrawn():
+        case _ if isinstance(event, TurnEnd):
             over = None if state.over and state.over.turn == event.turn else state.over
             waiting = None if state.waiting and state.waiting.turn == event.turn else state.waiting
             return replace(state, over=over, waiting=waiting)

@@ -26,20 +26,17 @@ from rewake.events import (
     Tokens,
     ToolCalled,
     ToolReturned,
-    TurnAborted,
     TurnCompleted,
-    TurnDeclined,
     TurnExhausted,
     TurnPrepared,
     TurnStarted,
-    TurnWithdrawn,
     UndoPoint,
     Usage,
 )
+from rewake.events.turns import TURN_ENDS, TurnEnd
 
 NAME = "turns"
-ENDS: frozenset[type[Event]] = frozenset({TurnCompleted, TurnExhausted, TurnAborted, TurnDeclined, TurnWithdrawn})
-KINDS: frozenset[type[Event]] = ENDS | {
+KINDS: frozenset[type[Event]] = TURN_ENDS | {
     TurnStarted,
     TurnPrepared,
     Compiled,
@@ -134,11 +131,11 @@ def evolve(state: Turns, recorded: Recorded) -> Turns:
         return replace(state, running=started(state.held, event, recorded.at), held=None)
     turn = state.running
     if turn is None:
-        return ended(state, state.held, recorded) if type(event) in ENDS and state.held else state
+        return ended(state, state.held, recorded) if type(event) in TURN_ENDS and state.held else state
     match event:
         case Held():
             return replace(state, running=None, held=replace(turn, stage="refused", compiled=None))
-        case TurnCompleted() | TurnExhausted() | TurnAborted() | TurnDeclined() | TurnWithdrawn():
+        case _ if isinstance(event, TurnEnd):
             return ended(state, turn, recorded)
         case _:
             went = step(turn, recorded)

@@ -24,17 +24,11 @@ from rewake.events import (
     Wake,
     WakeWithdrawn,
 )
+from rewake.events.turns import TURN_ENDS, TurnEnd
 
 NAME = "wakes"
 Ending = Literal["completed", "exhausted", "aborted", "declined", "withdrawn"]
-ENDS: dict[type[Event], Ending] = {
-    TurnCompleted: "completed",
-    TurnExhausted: "exhausted",
-    TurnAborted: "aborted",
-    TurnDeclined: "declined",
-    TurnWithdrawn: "withdrawn",
-}
-KINDS: frozenset[type[Event]] = frozenset({Wake, WakeWithdrawn, TurnStarted, MessageAdded, *ENDS})
+KINDS: frozenset[type[Event]] = frozenset({Wake, WakeWithdrawn, TurnStarted, MessageAdded, *TURN_ENDS})
 
 KEPT_MS: Millis = 7 * 24 * 3_600_000
 """How long a `dedupe_key` is remembered, in log time."""
@@ -103,7 +97,7 @@ def evolve(state: Wakes, recorded: Recorded) -> Wakes:
             return replace(state, owed=pvector(owed))
         case WakeWithdrawn(wakes, why):
             return end(state, frozenset(wakes), Ended("withdrawn", "", why))
-        case TurnCompleted() | TurnExhausted() | TurnAborted() | TurnDeclined() | TurnWithdrawn():
+        case _ if isinstance(event, TurnEnd):
             mine = frozenset(one.id for one in state.owed if one.turn == event.turn)
             return end(state, mine, ending(event))
         case _:
@@ -173,7 +167,7 @@ def known(state: Wakes, key: str | None, now: Millis) -> Seen | None:
     return seen if seen and seen.at >= now - KEPT_MS else None
 
 
-def ending(event: TurnCompleted | TurnExhausted | TurnAborted | TurnDeclined | TurnWithdrawn) -> Ended:
+def ending(event: TurnEnd) -> Ended:
     match event:
         case TurnCompleted(turn):
             return Ended("completed", turn)

@@ -21,7 +21,7 @@ from rewake.actors.agent.configuring import configured, started
 from rewake.actors.agent.holding import after_refusal, due, look, looked
 from rewake.actors.agent.planning import compile
 from rewake.actors.agent.retrying import wait_or_end
-from rewake.actors.agent.state import FOLDS, PARTS, Agent, evolve, quiet
+from rewake.actors.agent.state import Agent, evolve
 from rewake.actors.agent.tooling import interrupted, returned, round_of
 from rewake.actors.agent.waking import boundary, mine, next_turn, placing, push, rouse
 from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
@@ -56,21 +56,17 @@ from rewake.events import (
     SettingChanged,
     ToolCalled,
     ToolReturned,
-    TurnAborted,
-    TurnCompleted,
     TurnDeclined,
-    TurnExhausted,
     TurnPrepared,
     TurnStarted,
-    TurnWithdrawn,
     UndoPoint,
     UsageRecorded,
     Wake,
 )
+from rewake.events.turns import TURN_ENDS
 from rewake.projections import compression, host
 from rewake.projections.turns import Turn, open_tools
 
-ENDINGS = frozenset({TurnCompleted, TurnExhausted, TurnDeclined, TurnWithdrawn, TurnAborted})
 NOTHING_FOLLOWS = frozenset(
     {UndoPoint, InferenceRequested, ToolCalled, CalibrationSampled, UsageRecorded, Held, Alerted}
 )
@@ -124,7 +120,7 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
 def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
     """Decide what follows from one event."""
     event = recorded.event
-    if type(event) in ENDINGS:
+    if type(event) in TURN_ENDS:
         return boundary(state)
     if type(event) in NOTHING_FOLLOWS:
         return []
@@ -164,7 +160,7 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
         case HoldEnded():
             return next_turn(state)
         case InferenceCompleted():
-            return after_answer(state, recorded, event)
+            return after_answer(state, event)
         case InferenceFailed():
             return after_failure(state, recorded, event)
         case InferenceInterrupted():
@@ -262,6 +258,3 @@ def after_round(state: Agent) -> list[Event]:
 def goes_on(state: Agent) -> list[Event]:
     """The running turn, once what waited for its boundary is placed."""
     return [request(state)] if state.turn.compiled else compile(state)
-
-
-__all__ = ["FOLDS", "PARTS", "agent", "quiet"]

@@ -193,7 +193,7 @@ def open_call(state: Agent, call: str) -> InferenceRequested | None:
     return turn.call if turn and turn.call and turn.call.call == call else None
 
 
-def after_answer(state: Agent, recorded: Recorded, answer: InferenceCompleted) -> list[Event]:
+def after_answer(state: Agent, answer: InferenceCompleted) -> list[Event]:
     """The answer enters the conversation; its tools are called, or the turn ends with it."""
     blocks = own_ids(answer, answer.blocks)
     calls = tuple(block for block in blocks if isinstance(block, ToolCall))

@@ -12,7 +12,7 @@ from rewake.actors.providers import ScriptedProvider, call_tool, reply
 from rewake.actors.simulation import Simulation
 from rewake.actors.tools import tool
 from rewake.events import Held, MessageAdded, TurnStarted, Wake, WakeWithdrawn
-from rewake.projections.wakes import ENDS
+from rewake.events.turns import TURN_ENDS
 
 
 @tool
@@ -97,7 +97,7 @@ def ends(sim: Simulation) -> Counter[str]:
         event = recorded.event
         if isinstance(event, TurnStarted):
             taken[event.turn] = event.wakes
-        elif type(event) in ENDS:
+        elif type(event) in TURN_ENDS:
             ended.update(taken[getattr(event, "turn", "")])
         elif isinstance(event, WakeWithdrawn):
             ended.update(event.wakes)

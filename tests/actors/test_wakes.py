@@ -14,7 +14,7 @@ from rewake.actors.config import AgentConfig
 from rewake.actors.providers import ScriptedProvider, reply, server_error, slow
 from rewake.actors.simulation import EPOCH, Simulation
 from rewake.events import Event, MessageAdded, TurnCompleted, TurnStarted, UnknownAgent, Wake
-from rewake.projections.wakes import ENDS
+from rewake.events.turns import TURN_ENDS
 
 Simulate = Callable[..., Simulation]
 E = TypeVar("E", bound=Event)
@@ -208,7 +208,7 @@ def ended_in(simulation: Simulation) -> list[str]:
         event: Any = recorded.event
         if isinstance(event, TurnStarted):
             took[event.turn] = event.wakes
-        elif type(event) in ENDS:
+        elif type(event) in TURN_ENDS:
             ended += took[event.turn]
     return ended
 
