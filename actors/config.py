@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from rewake.actors.excerpts import BUILT_IN, read_result
 from rewake.actors.policy import DEFAULT, ErrorPolicy
 from rewake.actors.providers.base import Provider
 from rewake.actors.tools import Tool
@@ -35,10 +36,12 @@ UNUSED: dict[str, Any] = {
     "tool_result_guard": False,
     "hold_stall_after": None,
     "compaction_reserve_tokens": None,
-    "result_excerpt_chars": 24_000,
     "transition_pace_tokens": 16_000,
 }
 """Settings that nothing reads yet, with the one value that they may have."""
+
+SHORTEST_EXCERPT = 1_000
+"""Characters that an excerpt has at least: beside the line that names what is left out there must be something."""
 
 CHECKED_ELSEWHERE = frozenset({"kind", "tools", "inference_policy", "error_policy", "context"})
 
@@ -113,8 +116,9 @@ def check(config: AgentConfig) -> None:
         raise InvalidSetting("name", config.name, "1 to 128 letters, digits, spaces or . _ -, a letter or digit first")
     if not config.model:
         raise InvalidSetting("model", config.model, "a model has a name")
-    for name in ("max_tokens", "target_chunk_tokens", "max_rounds", "result_excerpt_chars"):
+    for name in ("max_tokens", "target_chunk_tokens", "max_rounds"):
         at_least(name, getattr(config, name), 1)
+    at_least("result_excerpt_chars", config.result_excerpt_chars, SHORTEST_EXCERPT)
     at_least("merge_threshold", config.merge_threshold, 2)
     for name in ("head_window_tokens", "recent_window_tokens", "transition_pace_tokens", "over_budget_grace_ratio"):
         at_least(name, getattr(config, name), 0)
@@ -144,6 +148,8 @@ def check(config: AgentConfig) -> None:
     names = [tool.spec.name for tool in config.tools]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidSetting("tools", twice[0], "two tools have this name")
+    if taken := sorted(set(names) & set(BUILT_IN)):
+        raise InvalidSetting("tools", taken[0], "rewake has a tool of this name: give yours another")
     pricing.encoding_of(config.encoding)
 
 
@@ -201,6 +207,8 @@ def settings(config: AgentConfig, provider: str) -> Settings:
         "system_tokens": pricing.count_tokens(config.system, config.encoding),
         "tools_tokens": pricing.price_tools(tools, config.encoding),
         "overhead_digest": pricing.digest_of(config.system, tools),
+        "reader": read_result.spec,
+        "reader_tokens": pricing.price_tools((read_result.spec,), config.encoding),
     }
     return msgspec.structs.replace(Settings(name=config.name, model=config.model), **(own | changed))
 

@@ -16,6 +16,7 @@ import msgspec
 
 from rewake.actors.agent.commands import Answered, Failed, Prepared, Returned
 from rewake.actors.behaviour import Command, Key, Order, Timer
+from rewake.actors.excerpts import BUILT_IN
 from rewake.actors.inside import INSIDE
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
 from rewake.actors.providers.base import Provider, ProviderTimeout, Validator, failure_of
@@ -220,7 +221,7 @@ class Ports:
     async def run_tool(self, stream: str, order: RunTool) -> None:
         INSIDE.set(order.agent)
         equipment = self.equipment.get(order.agent, Equipment())
-        tool = equipment.tools.get(order.name)
+        tool = equipment.tools.get(order.name) or BUILT_IN.get(order.name)
         if tool is None:
             outcome = unknown_tool(order.name, tuple(equipment.tools))
         else:

@@ -25,8 +25,9 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's configuration as plain data: what decisions read. Callables are named, never stored.
 
     `system_tokens` and `tools_tokens` are what these two cost in every request, counted once in `encoding`;
-    `overhead_digest` tells one pair of them from another. `refusal_delays_ms` are the error policy's waits after a refused
-    context, one failure, two, ...; after the last it gives up.
+    `overhead_digest` tells one pair of them from another. `reader` is the tool that is offered beside `tools` from the first
+    result on that is shown as an excerpt, `reader_tokens` what it costs. `refusal_delays_ms` are the error policy's waits
+    after a refused context, one failure, two, ...; after the last it gives up.
     """
 
     name: str
@@ -61,6 +62,8 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     system_tokens: Tokens = 0
     tools_tokens: Tokens = 0
     overhead_digest: str = ""
+    reader: ToolSpec | None = None
+    reader_tokens: Tokens = 0
 
 
 class AgentStarted(AgentEvent, frozen=True, tag="agent_started"):

@@ -23,7 +23,10 @@ class ToolCalled(AgentEvent, frozen=True, tag="tool_called"):
 
 
 class ToolReturned(AgentEvent, frozen=True, tag="tool_returned"):
-    """What a tool gave back, or that a restart cut it off (`why`). `ends_turn`: the tool asked for the turn's end."""
+    """What a tool gave back, or that a restart cut it off (`why`). `ends_turn`: the tool asked for the turn's end.
+
+    `result` is whole; the conversation shows at most `excerpt_chars` characters of it (0: all), and `tokens` prices those.
+    """
 
     tool_call: str
     turn: str
@@ -33,3 +36,4 @@ class ToolReturned(AgentEvent, frozen=True, tag="tool_returned"):
     encoding: str = ""
     why: str = ""
     ends_turn: bool = False
+    excerpt_chars: int = 0

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rewake.events import AgentDisposed, AgentStarted, Event, Recorded, SettingChanged, Settings, Tokens
+from rewake.events import AgentDisposed, AgentStarted, Event, Recorded, SettingChanged, Settings, Tokens, ToolReturned
+from rewake.projections.pricing import digest_of
 
 NAME = "settings"
-KINDS: frozenset[type[Event]] = frozenset({AgentStarted, AgentDisposed, SettingChanged})
+KINDS: frozenset[type[Event]] = frozenset({AgentStarted, AgentDisposed, SettingChanged, ToolReturned})
 
 DEFAULT_ROOM: Tokens = 96_000
 """The room of an agent without a budget."""
@@ -21,12 +22,14 @@ DEFAULT_ROOM: Tokens = 96_000
 class AgentSettings(Struct, frozen=True):
     """`live` is what decisions read, `configured` what the last start asked for; `revision` the version of the last change.
 
-    `target` is a lower budget that the live one gives way to once the context fits it.
+    `target` is a lower budget that the live one gives way to once the context fits it. `own` are the live settings without
+    what is built in; None: there is nothing, since no result was too long to be shown whole.
     """
 
     live: Settings | None = None
     configured: Settings | None = None
     target: Tokens | None = None
+    own: Settings | None = None
     disposed: bool = False
     revision: int = 0
 
@@ -46,13 +49,11 @@ def evolve(state: AgentSettings, recorded: Recorded) -> AgentSettings:
         case SettingChanged(name, _, new, path) if state.live and state.configured:
             configured = changed(state.configured, name, new) if path == "config" else state.configured
             target = None if name == "context_budget_tokens" else state.target
-            return replace(
-                state,
-                live=changed(state.live, name, new),
-                configured=configured,
-                target=target,
-                revision=recorded.version,
-            )
+            own = changed(state.own or state.live, name, new)
+            live, own = (offering(own), own) if state.own else (own, None)
+            return replace(state, live=live, configured=configured, target=target, own=own, revision=recorded.version)
+        case ToolReturned(excerpt_chars=cut) if cut and state.live and not state.own:
+            return replace(state, live=offering(state.live), own=state.live, revision=recorded.version)
         case _:
             return state
 
@@ -69,6 +70,14 @@ def rows(state: AgentSettings) -> list[dict[str, Any]]:
 def changed(settings: Settings, name: str, value: Any) -> Settings:
     """The settings with one field replaced, its value checked against the field's type."""
     return msgspec.convert({**msgspec.to_builtins(settings), name: value}, Settings)
+
+
+def offering(settings: Settings) -> Settings:
+    """The settings with the tool that reads long results among the tools, and in what they cost."""
+    if settings.reader is None:
+        return settings
+    tools, tokens = (*settings.tools, settings.reader), settings.tools_tokens + settings.reader_tokens
+    return replace(settings, tools=tools, tools_tokens=tokens, overhead_digest=digest_of(settings.system, tools))
 
 
 def room(settings: Settings) -> Tokens:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rewake.actors.agent.commands import Returned
 from rewake.actors.agent.state import Agent
+from rewake.actors.excerpts import excerpt
 from rewake.events import Event, InferenceCompleted, MessageAdded, ToolCall, ToolCalled, ToolResult, ToolReturned
 from rewake.projections.pricing import count_tokens
 from rewake.projections.turns import OpenTool, open_tools
@@ -35,11 +36,10 @@ def returned(state: Agent, said: Returned) -> list[Event]:
     turn = state.turns.running
     if not turn or said.tool_call not in {one.id for one in open_tools(turn)}:
         return []
-    encoding = state.live.encoding
-    tokens = count_tokens(said.result, encoding)
-    return [
-        ToolReturned(said.tool_call, turn.id, said.result, said.is_error, tokens, encoding, ends_turn=said.ends_turn)
-    ]
+    live, id = state.live, said.tool_call
+    most = live.result_excerpt_chars if len(said.result) > live.result_excerpt_chars else 0
+    tokens, ends = count_tokens(excerpt(said.result, most, id), live.encoding), said.ends_turn
+    return [ToolReturned(id, turn.id, said.result, said.is_error, tokens, live.encoding, "", ends, most)]
 
 
 def round_of(state: Agent) -> list[Event]:
@@ -54,7 +54,9 @@ def round_of(state: Agent) -> list[Event]:
 
 def result(tool: OpenTool) -> ToolResult:
     back = tool.returned
-    return ToolResult(tool.provider_id, back.result if back else INTERRUPTED, back.is_error if back else True)
+    if back is None:
+        return ToolResult(tool.provider_id, INTERRUPTED, True)
+    return ToolResult(tool.provider_id, excerpt(back.result, back.excerpt_chars, tool.id), back.is_error)
 
 
 def interrupted(state: Agent) -> list[Event]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -29,6 +30,7 @@ from rewake.events import (
     TurnExhausted,
     TurnStarted,
 )
+from rewake.projections import verify
 from rewake.projections.conversation import Conversation
 from rewake.projections.pricing import count_tokens
 
@@ -228,3 +230,81 @@ def test_an_answer_that_says_nothing_is_no_message(simulate: Simulate):
     receipt = simulation.push("ada", "hello?")
     simulation.run_until_idle()
     assert simulation.reply_to(receipt) == "hi"
+
+
+def results_of(simulation: Simulation) -> list[ToolResult]:
+    """The results in the conversation, in order."""
+    return [block for one in simulation.state("conversation", "ada").messages for block in one.results]
+
+
+@pytest.mark.scenario("T-01")
+def test_parallel_calls_run_together_and_their_results_are_one_placing_in_the_order_of_the_calls(simulate: Simulate):
+    slow_one, quick = call_tool("look", {"n": 1, "seconds": 3}), call_tool("look", {"n": 2, "seconds": 1})
+    simulation = simulate([[slow_one, quick], reply("done")], tools=[look])
+    receipt = simulation.push("ada", "look twice")
+    simulation.advance(seconds=3)
+    assert simulation.reply_to(receipt) == "done", "they run at the same time"
+    assert [one.result for one in those(simulation, ToolReturned)] == ["saw 2", "saw 1"]
+    assert shape(simulation.provider.requests[1].messages)[-1] == "saw 1 saw 2"
+    assert [one.content for one in results_of(simulation)] == ["saw 1", "saw 2"]
+    kinds = simulation.kinds("ada")
+    assert kinds[kinds.index("tool_returned") :].count("message_added") == 2, "the round, and the answer"
+
+
+@pytest.mark.scenario("T-03")
+def test_whatever_goes_wrong_in_a_tool_is_an_error_result_and_the_turn_completes(simulate: Simulate):
+    @tool
+    def fails() -> str:
+        raise KeyError("gone")
+
+    @tool
+    def opaque() -> object:
+        return object()
+
+    @tool(timeout=2)
+    async def stuck() -> str:
+        await asyncio.sleep(60)
+        return "late"
+
+    calls = [call_tool("look", {"n": "one"}), *(call_tool(name) for name in ("lost", "fails", "stuck", "opaque"))]
+    simulation = simulate([calls, reply("done")], tools=[look, fails, opaque, stuck])
+    receipt = simulation.push("ada", "try them all")
+    simulation.run_until_idle()
+    assert simulation.reply_to(receipt) == "done"
+    back = results_of(simulation)
+    assert all(one.is_error for one in back)
+    named = ["invalid arguments for look: Expected `int`", "no tool is called 'lost'", "KeyError: 'gone'"]
+    named += ["stuck did not return within 2 s", "the result can not be encoded"]
+    assert [said in one.content for said, one in zip(named, back, strict=True)] == [True] * 5
+
+
+@pytest.mark.scenario("T-05")
+def test_a_model_that_always_calls_a_tool_ends_after_fifty_rounds(simulate: Simulate):
+    simulation = simulate(lambda request: call_tool("look", {"n": request.step, "seconds": 0}), tools=[look])
+    receipt = simulation.push("ada", "look")
+    simulation.run_until_idle()
+    assert simulation.result(receipt).state == "exhausted"
+    (ended,) = those(simulation, TurnExhausted)
+    assert (ended.stop_reason, ended.error.kind, ended.tools_run) == ("tool_loop", "tool_loop", 50)
+    assert len(those(simulation, ToolReturned)) == len(results_of(simulation)) == 50
+    assert len(simulation.provider.requests) == 51
+    assert "[turn failed]" in shape(simulation.state("conversation", "ada").messages)[-1]
+
+
+@pytest.mark.scenario("T-11")
+def test_a_result_of_20_mib_is_an_error_result_that_names_it_and_the_limit(simulate: Simulate, tmp_path: Path):
+    @tool
+    def huge() -> str:
+        return "x" * 20 * 2**20
+
+    path = tmp_path / "it.db"
+    simulation = simulate([call_tool("huge"), reply("done")], tools=[huge], log=str(path))
+    receipt = simulation.push("ada", "all of it")
+    simulation.run_until_idle()
+    assert simulation.reply_to(receipt) == "done"
+    (back,) = results_of(simulation)
+    assert back.is_error
+    assert "20 MiB" in back.content
+    assert "16 MiB" in back.content
+    assert verify(simulation.log).ok
+    assert path.stat().st_size < 2**20
