@@ -48,6 +48,7 @@ from rewake.projections.calibration import meter
 from rewake.projections.compression import key
 from rewake.projections.conversation import digest
 from rewake.projections.fitting import fit
+from rewake.projections.progress import Status, status
 
 TICKS = 8
 """Calls of one pass at the most."""
@@ -191,8 +192,21 @@ def resting(state: Drain) -> bool:
     """Whether the drain is between two passes, with work that the next one would do."""
     if state.settings.live is None or state.settings.disposed or state.compression.passing:
         return False
-    kicks_only = state.host.maintenance_ms == 0 and state.holds.waiting is None
-    return not kicks_only and next_work(state) is not None
+    return not kicks_only(state) and next_work(state) is not None
+
+
+def kicks_only(state: Drain) -> bool:
+    """Whether no pass begins by itself."""
+    return state.host.maintenance_ms == 0 and state.holds.waiting is None
+
+
+def standing(state: Drain) -> Status:
+    """Whether the drain is idle, works, waits until a time or is stuck, and why."""
+    if f"drain/{state.name}" in state.host.parked:
+        return Status("stuck", f"its drain is parked: {state.host.parked[f'drain/{state.name}']}")
+    if state.settings.live is None or state.settings.disposed:
+        return Status("idle", "the agent does not live")
+    return status(state.conversation, state.compression, next_work(state), kicks_only(state))
 
 
 def next_work(state: Drain) -> Work | None:

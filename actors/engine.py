@@ -340,6 +340,9 @@ class Engine(Surface):
             stream: shell.state for stream, shell in shells if stream.startswith(prefix) and shell.state is not None
         }
 
+    def _now(self) -> int:
+        return self.now()
+
     def _alerts(self) -> tuple[Alert, ...]:
         return tuple(self._told)
 

@@ -9,12 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent
-from rewake.actors.drain import Drain, resting
-from rewake.events import Millis, Refused, Tokens
+from rewake.actors.drain import Drain, standing
+from rewake.events import Millis, Quarantined, Refused, Tokens
 from rewake.projections.calibration import meter
 from rewake.projections.conversation import reply
 from rewake.projections.holds import Hold
+from rewake.projections.progress import given_up
 from rewake.projections.wakes import Pending
+
+LATE_MS: Millis = 30_000
+"""How long a wake waits before it is reported."""
 
 State = Literal["owed", "held", "gated", "completed", "declined", "exhausted", "aborted", "withdrawn"]
 
@@ -83,7 +87,8 @@ class AgentHealth(Struct, frozen=True):
     """An agent now: what it does, in which turn, and its hold while it waits.
 
     `provisional`: no provider's count has told yet how its model counts, so its window is kept with caution.
-    `target`: a lower budget that is made once the context fits it.
+    `target`: a lower budget that is made once the context fits it. `waiting` wakes have not ended; the `late` ones of them
+    have waited over 30 s for a turn that runs, `oldest` is when the first of those that wait for one was accepted.
     """
 
     agent: str
@@ -97,17 +102,24 @@ class AgentHealth(Struct, frozen=True):
     provisional: bool = False
     multiplier: float = 1.0
     target: Tokens | None = None
+    late: tuple[str, ...] = ()
+    oldest: Millis | None = None
 
 
 class DrainHealth(Struct, frozen=True):
-    """A drain now: whether it works, waits until a time, or has nothing to do; its summaries and what it gave up on."""
+    """A drain now: whether it works, waits until a time, is stuck, or has nothing to do, and why; its summaries.
+
+    `quarantined` pieces of work were given up; `given_up` tells of those whose messages are still there.
+    """
 
     agent: str
-    state: Literal["idle", "working", "waiting", "parked"]
+    state: Literal["idle", "working", "waiting", "stuck", "parked"]
     summaries: int = 0
     quarantined: int = 0
     next_at: Millis | None = None
     tokens_saved: Tokens = 0
+    why: str = ""
+    given_up: tuple[str, ...] = ()
 
 
 class GateHealth(Struct, frozen=True):
@@ -136,27 +148,27 @@ class Health(Struct, frozen=True):
     alerts: tuple[Alert, ...] = ()
 
 
-def outcome(state: Agent, wake: str) -> Result | None:
+def outcome(state: Agent, wake: str, drain: Drain | None = None) -> Result | None:
     """What became of a wake, from its agent's state; None when the state no longer remembers it."""
     if ended := state.wakes.ended.get(wake):
         text = reply(state.conversation, ended.turn) if ended.state == "completed" else None
         return Result(ended.state, text, ended.turn or None, ended.why)
     for pending in state.wakes.owed:
         if pending.id == wake:
-            told = owed_of(state, pending)
+            told = owed_of(state, pending, drain)
             return Result(told.state, None, pending.turn, told.why, told.next_at)
     return None
 
 
-def owed(state: Agent) -> Iterator[Owed]:
-    """Every wake of an agent that has not ended."""
-    return (owed_of(state, pending) for pending in state.wakes.owed)
+def owed(state: Agent, drain: Drain | None = None) -> Iterator[Owed]:
+    """Every wake of an agent that has not ended; with its drain's state, what a held one waits for there."""
+    return (owed_of(state, pending, drain) for pending in state.wakes.owed)
 
 
-def owed_of(state: Agent, pending: Pending) -> Owed:
+def owed_of(state: Agent, pending: Pending, drain: Drain | None = None) -> Owed:
     hold, turn = state.holds.waiting, state.turns.running
     if hold and pending.turn in (None, hold.turn):
-        return Owed(pending.id, state.name, "held", held_why(hold), hold.since, hold.until)
+        return Owed(pending.id, state.name, "held", held_why(hold, drain), hold.since, hold.until)
     if turn and pending.id in turn.wakes:
         if turn.retry:
             error = turn.retry.error
@@ -170,22 +182,35 @@ def owed_of(state: Agent, pending: Pending) -> Owed:
     return Owed(pending.id, state.name, "owed", "its turn is about to start", pending.at)
 
 
-def held_why(hold: Hold) -> str:
+def held_why(hold: Hold, drain: Drain | None = None) -> str:
     refusal = hold.refusal
     room = refusal.window_room if refusal.binding == "window" else refusal.room
-    return f"{hold.turn} waits for compression: {refusal.tokens:,} tokens against {room:,}"
+    why = f"{hold.turn} waits for compression: {refusal.tokens:,} tokens against {room:,}"
+    return f"{why}; {standing(drain).told}" if drain else why
 
 
-def agent_health(state: Agent) -> AgentHealth:
-    """What an agent does, with how well its model's counts are known."""
+def agent_health(state: Agent, drain: Drain | None = None, now: Millis | None = None) -> AgentHealth:
+    """What an agent does, with how well its model's counts are known, and the wakes that wait too long.
+
+    `now`: None where time has stopped, in a log that is read.
+    """
     if state.settings.live is None:
         return doing(state)
+    waits = waiting(state)
+    late = tuple(one.id for one in waits if now is not None and now - one.at > LATE_MS)
     learned = meter(state.calibration, state.settings.live)
     known = {"provisional": learned.provisional, "multiplier": learned.multiplier, "target": state.settings.target}
-    return replace(doing(state), **known)
+    oldest = min((one.at for one in waits), default=None)
+    return replace(doing(state, drain), **known, late=late, oldest=oldest)
 
 
-def doing(state: Agent) -> AgentHealth:
+def waiting(state: Agent) -> list[Pending]:
+    """The wakes that no running turn has taken: queued, parked, held."""
+    turn = state.turns.running
+    return [one for one in state.wakes.owed if turn is None or one.id not in turn.wakes]
+
+
+def doing(state: Agent, drain: Drain | None = None) -> AgentHealth:
     turn, hold, waiting = state.turns.running, state.holds.waiting, len(state.wakes.owed)
     if state.stream in state.host.parked:
         return AgentHealth(state.name, "parked", why=state.host.parked[state.stream], waiting=waiting)
@@ -193,7 +218,7 @@ def doing(state: Agent) -> AgentHealth:
         return AgentHealth(state.name, "disposed")
     if hold:
         view = HoldHealth(hold.turn, hold.since, hold.until, hold.wakes, hold.refusal, hold.looks, hold.looked_at)
-        why = held_why(hold)
+        why = held_why(hold, drain)
         return AgentHealth(state.name, "held", hold.turn, why, hold.since, hold.until, waiting, view)
     if turn and turn.retry:
         why = f"{turn.retry.error.kind}: {turn.retry.error.message}"
@@ -205,16 +230,20 @@ def doing(state: Agent) -> AgentHealth:
 
 def drain_health(state: Drain) -> DrainHealth:
     compression = state.compression
-    summaries = compression.summaries
+    summaries, now = compression.summaries, standing(state)
     facts: dict[str, Any] = {
         "summaries": len(summaries),
         "quarantined": len(compression.quarantined),
         "tokens_saved": sum(one.work.tokens - one.tokens for one in summaries),
+        "why": now.why,
+        "given_up": tuple(told(one) for one in given_up(state.conversation, compression)),
     }
     if f"drain/{state.name}" in state.host.parked:
         return DrainHealth(state.name, "parked", **facts)
-    if compression.open:
-        return DrainHealth(state.name, "working", **facts)
-    if resting(state):
-        return DrainHealth(state.name, "waiting", next_at=compression.next_at, **facts)
-    return DrainHealth(state.name, "idle", **facts)
+    return DrainHealth(state.name, now.state, next_at=now.until, **facts)
+
+
+def told(given: Quarantined) -> str:
+    """A stretch that was given up, as one line."""
+    work = given.work
+    return f"{work.first} to {work.last}, {work.tokens:,} tokens, can not be summarised and stays as it is: {given.why}"

@@ -233,6 +233,9 @@ class Simulation(Surface):
             self.run()
         return self.running and done()
 
+    def _now(self) -> Millis:
+        return self.now
+
     def _alerts(self) -> tuple[Alert, ...]:
         return tuple(self._told)
 

@@ -96,6 +96,10 @@ class Surface(ABC):
         """Let time pass until it is so, or the timeout has gone by; `stream`: only what that actor does can make it so."""
 
     @abstractmethod
+    def _now(self) -> Millis:
+        """Process time, UTC milliseconds."""
+
+    @abstractmethod
     def _alerts(self) -> tuple[Alert, ...]:
         """The newest alerts of this process."""
 
@@ -197,7 +201,7 @@ class Surface(ABC):
 
     def _outcome(self, wake: str) -> Result:
         state = self._agent(wake.partition("/")[0])
-        return outcome(state, wake) or self._older(state, wake)
+        return outcome(state, wake, self._drain(state.name)) or self._older(state, wake)
 
     def _older(self, state: Agent, wake: str) -> Result:
         """A wake that ended long ago, read from the log."""
@@ -219,7 +223,7 @@ class Surface(ABC):
     def owed(self, agent: str | None = None) -> list[Owed]:
         """Every wake that has not ended: its state, why, since when, and its next time."""
         states = [self._agent(agent)] if agent else self._agents()
-        return [one for state in states for one in owed(state)]
+        return [one for state in states for one in owed(state, self._drain(state.name))]
 
     def run_until_idle(self, timeout: Duration = None) -> IdleReport:
         """Wait until nothing runs and nothing can; retries and the compression that a hold waits for are waited for."""
@@ -284,7 +288,8 @@ class Surface(ABC):
             for stream, state in self._states("gate/*").items()
         )
         drains = tuple(drain_health(state) for state in self._states("drain/*").values())
-        return Health(tuple(agent_health(state) for state in self._agents()), gates, drains, self._alerts())
+        agents = tuple(agent_health(one, self._drain(one.name), self._now()) for one in self._agents())
+        return Health(agents, gates, drains, self._alerts())
 
     def tail(
         self, after: int = 0, follow: bool = False, agent: str | None = None, kinds: Iterable[str] | None = None
@@ -316,6 +321,9 @@ class Surface(ABC):
 
     def _agents(self) -> list[Agent]:
         return list(self._states("agent/*").values())
+
+    def _drain(self, name: str) -> Drain | None:
+        return self._states(f"drain/{name}").get(f"drain/{name}")
 
     def _idle(self) -> bool:
         return not self._busy()

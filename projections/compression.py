@@ -20,6 +20,7 @@ from rewake.events import (
     DrainKicked,
     DrainPassed,
     Event,
+    Failure,
     Millis,
     Quarantined,
     Recorded,
@@ -79,8 +80,8 @@ class Compression(Struct, frozen=True):
     """`levels` are the summaries, for each level by the first message covered; `open` is in flight.
 
     `quarantined` and `parts` by the work's digest, `attempts` by the work's `key`. What was released is in `again` until it
-    was tried, and in `retried` with the time. `vain` are the answers in a row that were no summaries. Until `paused_until` no
-    pass begins.
+    was tried, and in `retried` with the time. `vain` are the answers in a row that were no summaries, `failed` is the last
+    failure since a summary. Until `paused_until` no pass begins.
     """
 
     levels: tuple[Map[str, Summary], ...] = ()
@@ -92,6 +93,7 @@ class Compression(Struct, frozen=True):
     retried: Map[str, Millis] = Map()
     parts: Map[str, Parts] = Map()
     vain: int = 0
+    failed: Failure | None = None
     passing: Pass | None = None
     pauses: int = 0
     next_at: Millis = 0
@@ -146,9 +148,10 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
             return replace(done, levels=kept(state, summary), order=state.order.append(event.summary), **moved)
         case CompressionFailed(_, work, error, attempt, transient):
             if transient:
-                return replace(state, open=None, pauses=state.pauses + 1)
+                return replace(state, open=None, failed=error, pauses=state.pauses + 1)
             tried = max(attempt, TRIES) if error.kind == "overflow" else attempt
-            return replace(state, open=None, vain=state.vain + 1, attempts=state.attempts.set(key(work), tried))
+            attempts = state.attempts.set(key(work), tried)
+            return replace(state, open=None, failed=error, vain=state.vain + 1, attempts=attempts)
         case CompressionDiscarded() | CompressionHeld():
             return replace(state, open=None)
         case Quarantined(work):
@@ -174,7 +177,7 @@ def key(work: Work) -> str:
 
 
 def answered(state: Compression, work: Work) -> Compression:
-    return replace(state, open=None, pauses=0, vain=0, attempts=without(state.attempts, key(work)))
+    return replace(state, open=None, pauses=0, vain=0, failed=None, attempts=without(state.attempts, key(work)))
 
 
 def joined(state: Compression, event: Compressed) -> Parts:

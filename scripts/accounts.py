@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 from rewake.actors.agent import agent
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Behaviour, Position, fold
+from rewake.actors.drain import Drain, drain
 from rewake.actors.incarnation import followed
-from rewake.actors.reports import Owed, agent_health, owed
-from rewake.events import Log, Recorded
+from rewake.actors.reports import Owed, agent_health, owed, told
+from rewake.events import Log, Millis, Quarantined, Recorded
 from rewake.projections.fold import PROJECTIONS, find, streams_of
+from rewake.projections.progress import given_up
 from rewake.projections.settings import budget
 
 S = TypeVar("S")
@@ -39,12 +41,34 @@ def states(log: Log, names: Iterable[str], until: int | None = None) -> Iterator
 
 def owed_in(log: Log, names: Iterable[str], until: int | None = None) -> list[Owed]:
     """Every wake that has not ended, as the running process would tell it."""
-    return [one for state in states(log, names, until) for one in owed(state)]
+    return [one for state in states(log, names, until) for one in owed(state, waited_for(log, state, until))]
 
 
-def described(state: Agent) -> dict[str, Any]:
+def waited_for(log: Log, state: Agent, until: int | None) -> Drain | None:
+    """The drain that an agent's held turn waits for; None: it has no such turn."""
+    return drain_of(log, state.name, until) if state.holds.waiting else None
+
+
+def drain_of(log: Log, name: str, until: int | None = None) -> Drain:
+    return folded(log, drain(name), log.head() if until is None else until)
+
+
+def quarantined_in(log: Log, names: Iterable[str], until: int | None = None) -> Iterator[dict[str, Any]]:
+    """What compression gave up, as rows beside those of the wakes."""
+    for name in names:
+        since: dict[str, Millis] = {}
+        for one in log.read(stream=f"drain/{name}", kinds=["quarantined"], until=until):
+            if isinstance(one.event, Quarantined):
+                since[one.event.work.digest] = one.at
+        state = drain_of(log, name, until) if since else None
+        for given in given_up(state.conversation, state.compression) if state else ():
+            row = {"wake": None, "agent": name, "state": "quarantined", "why": told(given)}
+            yield row | {"since": since[given.work.digest], "next_at": None}
+
+
+def described(state: Agent, drain: Drain | None = None) -> dict[str, Any]:
     """An agent as one row."""
-    health, live = agent_health(state), state.live
+    health, live = agent_health(state, drain), state.live
     return {
         "agent": state.name,
         "state": health.state,
@@ -97,9 +121,12 @@ def belongs(recorded: Recorded, turn: str, calls: set[Any]) -> bool:
 __all__ = [
     "PROJECTIONS",
     "described",
+    "drain_of",
     "owed_in",
+    "quarantined_in",
     "rows_of",
     "state_of",
     "states",
     "timeline",
+    "waited_for",
 ]

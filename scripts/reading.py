@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import click
 import msgspec
 
+from rewake.actors.drain import standing
 from rewake.events import Log
 from rewake.projections.fold import PROJECTIONS, streams_of
 from rewake.projections.verifying import verify as verification
-from rewake.scripts.accounts import described, owed_in, rows_of, states
+from rewake.scripts.accounts import described, drain_of, owed_in, quarantined_in, rows_of, states, waited_for
 from rewake.scripts.cli import CORRUPT
 from rewake.scripts.errors import Failed
 from rewake.scripts.logs import agents_of, known, on_log, told_when_unwritten
@@ -45,7 +46,8 @@ at = click.option("--at", "until", type=click.IntRange(min=0), metavar="SEQ", he
 @formed
 def agents(form: Form, log: Log, until: int | None) -> None:
     """Show every agent of the log: what it does, its budget and what its conversation takes."""
-    rows = [described(state) for state in states(log, agents_of(log), until)]
+    found = states(log, agents_of(log), until)
+    rows = [described(state, waited_for(log, state, until)) for state in found]
     emit(rows, form, BRIEFLY if form == "table" and columns() < NARROW else AGENTS)
     told_when_unwritten(log, until)
 
@@ -56,10 +58,13 @@ def agents(form: Form, log: Log, until: int | None) -> None:
 @at
 @formed
 def owed(form: Form, log: Log, agent: str | None, until: int | None) -> None:
-    """Show every wake that has not ended: its state, why, since when, and when something happens next."""
+    """Show every wake that has not ended: its state, why, since when, and when something happens next.
+
+    Stretches of history that compression gave up have rows too, without a wake.
+    """
     names = [known(log, agent)] if agent else agents_of(log)
     rows = [msgspec.structs.asdict(one) for one in owed_in(log, names, until)]
-    emit(rows, form, OWED)
+    emit([*rows, *quarantined_in(log, names, until)], form, OWED)
     told_when_unwritten(log, until)
 
 
@@ -75,6 +80,9 @@ def show(form: Form, log: Log, projection: str, agent: str | None, until: int | 
     if projection == "host" and told_when_unwritten(log, until):
         rows = [row | {"running": False} for row in rows]
     emit(rows, form, names_of(projection, rows) if form == "table" else None)
+    if projection == "compression":
+        for name in [agent] if agent else agents_of(log):
+            click.echo(f"rewake: {name}: {standing(drain_of(log, name, until)).told}", err=True)
 
 
 show.help = f"Show a projection's rows: {', '.join(PROJECTIONS)}."
