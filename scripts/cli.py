@@ -24,6 +24,7 @@ COMMANDS = {
     "show": "reading",
     "tail": "tailing",
     "verify": "reading",
+    "why": "why",
 }
 """Where each command is: its module is imported when it is asked for."""
 

@@ -17,7 +17,8 @@ VARIABLE = "REWAKE_LOG"
 
 
 def on_log(**required: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command its log, open for reading, as `log`, and its required arguments by their names: what each may be.
+    """Give a command its log, open for reading, as `log`, and its required arguments by their names: what each may be, or
+    nothing where it may be anything.
 
     They are counted from the right: what is left of them is the log.
     """
@@ -42,8 +43,9 @@ def split(places: tuple[str, ...], required: Mapping[str, Sequence[str]]) -> tup
     named = dict(zip(reversed(list(required)), reversed(places), strict=False))
     for name, allowed in required.items():
         if name not in named or (cut == 0 and named[name] not in allowed and is_log(named[name])):
-            raise click.UsageError(f"Missing argument '{name.upper()}': one of {', '.join(allowed)}.")
-        if named[name] not in allowed:
+            those = f": one of {', '.join(allowed)}" if allowed else ""
+            raise click.UsageError(f"Missing argument '{name.upper()}'{those}.")
+        if allowed and named[name] not in allowed:
             raise click.UsageError(f"There is no {name} {named[name]!r}; there are {', '.join(allowed)}.")
     logs = places[:cut]
     if len(logs) > 1:

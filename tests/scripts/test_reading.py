@@ -35,7 +35,9 @@ def test_version(rewake: Rewake):
 
 def test_help_names_every_command(rewake: Rewake):
     shown = rewake("--help").stdout
-    assert all(f"  {name}" in shown for name in ("tail", "owed", "agents", "replay", "show", "verify", "demo", "run"))
+    assert all(
+        f"  {name}" in shown for name in ("tail", "owed", "why", "agents", "replay", "show", "verify", "demo", "run")
+    )
 
 
 def test_owed_shows_every_wake_that_has_not_ended(rewake: Rewake, held: Path):
