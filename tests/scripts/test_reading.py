@@ -91,6 +91,13 @@ def test_show(rewake: Rewake, held: Path, projection: str):
     assert all("agent" in row for row in rows) == (projection != "host")
 
 
+def test_show_compression_says_how_it_stands(rewake: Rewake, held: Path):
+    """Beside the rows, which are the projection's alone."""
+    shown = rewake("show", held, "compression", "--agent", "ada")
+    assert [json.loads(line)["state"] for line in shown.stdout.splitlines()] == ["requested"]
+    assert "rewake: ada: compression works: ada/compression/2, a summary of 4 messages, is in flight" in shown.stderr
+
+
 def test_replay_says_what_each_event_changed(rewake: Rewake, held: Path):
     steps = lines(rewake("replay", held))
     wake = next(one for one in reversed(steps) if one["kind"] == "wake")
