@@ -42,6 +42,7 @@ from rewake.events import (
     MAX_EVENT_BYTES,
     AnyBlock,
     Blocks,
+    Document,
     EventTooLarge,
     Image,
     InvalidContent,
@@ -70,9 +71,9 @@ Duration = float | timedelta | None
 """Seconds, a timedelta, or None: for ever."""
 
 Content = str | AnyBlock | Iterable[AnyBlock]
-"""What is pushed: a text, or blocks of text and images."""
+"""What is pushed: a text, or blocks of text, images and documents."""
 
-SAYABLE = Text | Image
+SAYABLE = Text | Image | Document
 """What a person can push."""
 
 
@@ -350,7 +351,7 @@ def blocks_of(content: Content) -> Blocks:
     """Content as blocks. Raises InvalidContent for what no message can have, EventTooLarge past 16 MiB."""
     if isinstance(content, str):
         blocks: Blocks = (Text(content),)
-    elif isinstance(content, Text | Image | ToolCall | ToolResult | Reasoning):
+    elif isinstance(content, Text | Image | Document | ToolCall | ToolResult | Reasoning):
         blocks = (content,)
     else:
         try:
@@ -359,7 +360,7 @@ def blocks_of(content: Content) -> Blocks:
             raise InvalidContent(f"a message is text or blocks, not {type(content).__name__}") from error
     for block in blocks:
         if not isinstance(block, SAYABLE):
-            raise InvalidContent(f"a {type(block).__name__} can not be pushed; text and images can")
+            raise InvalidContent(f"a {type(block).__name__} can not be pushed; text, images and documents can")
     if not any(not isinstance(block, Text) or block.text.strip() for block in blocks):
         raise InvalidContent("the message is empty")
     try:

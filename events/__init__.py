@@ -56,6 +56,7 @@ from rewake.events.memory import MemoryLog
 from rewake.events.messages import (
     AnyBlock,
     Blocks,
+    Document,
     Image,
     Message,
     MessageAdded,
@@ -172,6 +173,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Image",
+    "Document",
     "Reasoning",
     "AnyBlock",
     "Blocks",

@@ -88,8 +88,8 @@ class Refused(AgentEvent, frozen=True, tag="refused"):
 class CalibrationSampled(AgentEvent, frozen=True, tag="calibration_sampled"):
     """One count by the provider beside what the same request was priced at, at multiplier 1.
 
-    `prices` is the price table's version, `flat` the part of the price that no multiplier is for (images), `digest` names
-    the system prompt and the tools that were sent, which cost `overhead`. A rejected sample says `why`.
+    `prices` is the price table's version, `flat` the part of the price that no multiplier is for (images, documents),
+    `digest` names the system prompt and the tools that were sent, which cost `overhead`. A rejected sample says `why`.
     """
 
     call: str

@@ -45,6 +45,15 @@ class Image(Block, frozen=True, tag="image"):
     url: str = ""
 
 
+class Document(Block, frozen=True, tag="document"):
+    """A document (a PDF, say): its media type and base64 data, or a URL."""
+
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+    name: str = ""
+
+
 class Reasoning(Block, frozen=True, tag="reasoning"):
     """The model's own reasoning; `signature` goes back to the provider that signed it, byte for byte."""
 
@@ -52,7 +61,7 @@ class Reasoning(Block, frozen=True, tag="reasoning"):
     signature: str = ""
 
 
-AnyBlock = Text | ToolCall | ToolResult | Image | Reasoning
+AnyBlock = Text | ToolCall | ToolResult | Image | Document | Reasoning
 Blocks = tuple[AnyBlock, ...]
 
 

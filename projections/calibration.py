@@ -1,7 +1,7 @@
 """Calibration: what the provider counts beside what we price, learned per provider, model, encoding and price table.
 
 A request is estimated as `multiplier × price + offset`: the multiplier is the model's, the offset belongs to the system
-prompt and the tools that were sent, which a provider counts in its own way. Flat prices (images) stay out of both.
+prompt and the tools that were sent, which a provider counts in its own way. Flat prices (images, documents) stay out of both.
 """
 
 from __future__ import annotations

