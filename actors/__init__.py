@@ -1,6 +1,7 @@
 """What to do: agents as pure behaviours, the runtime and the simulation that run them, and the ports to the world."""
 
 from rewake.actors.config import AgentConfig, RuntimeOptions
+from rewake.actors.contents import Context, StartingTurn
 from rewake.actors.policy import ErrorPolicy
 from rewake.actors.redecide import Difference, redecide
 from rewake.actors.reports import (
@@ -47,6 +48,7 @@ __all__ = [
     "Alert",
     "BudgetInfeasible",
     "CalledFromInside",
+    "Context",
     "Delta",
     "Difference",
     "EndTurn",
@@ -72,6 +74,7 @@ __all__ = [
     "Runtime",
     "RuntimeOptions",
     "RuntimeStopped",
+    "StartingTurn",
     "StopReport",
     "StreamConflict",
     "StreamMoved",

@@ -32,7 +32,6 @@ LIVING = frozenset(
 """Settings that may change while an agent lives."""
 
 UNUSED: dict[str, Any] = {
-    "context": None,
     "tool_result_guard": False,
     "hold_stall_after": None,
     "compaction_reserve_tokens": None,
@@ -133,8 +132,9 @@ def check(config: AgentConfig) -> None:
     for name, default in UNUSED.items():
         if getattr(config, name) != default:
             raise InvalidSetting(name, getattr(config, name), "not supported by this version")
-    if config.inference_policy is not None and not callable(config.inference_policy):
-        raise InvalidSetting("inference_policy", config.inference_policy, "not callable")
+    for name in ("inference_policy", "context"):
+        if getattr(config, name) is not None and not callable(getattr(config, name)):
+            raise InvalidSetting(name, getattr(config, name), "not callable")
     errors: Any = config.error_policy
     if errors is not None and not isinstance(errors, ErrorPolicy):
         raise InvalidSetting("error_policy", errors, "not an ErrorPolicy")

@@ -91,7 +91,7 @@ def pair(name: str, config: AgentConfig | None) -> tuple[Behaviour[Any], Behavio
 def equipment(configs: dict[str, AgentConfig]) -> dict[str, Equipment]:
     """What the agents' orders call."""
     return {
-        name: Equipment({tool.spec.name: tool for tool in config.tools}, config.inference_policy)
+        name: Equipment({tool.spec.name: tool for tool in config.tools}, config.inference_policy, config.context)
         for name, config in configs.items()
     }
 

@@ -53,9 +53,16 @@ class RunTool:
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask the agent's own callables about this start of a turn; `wakes` are what it would answer."""
+    """Ask the agent's own callables about this start of a turn; `wakes` are what it would answer.
+
+    What they give is priced in `encoding`, behind the system prompt.
+    """
 
     agent: str
     turn: str
     attempt: int
     wakes: tuple[Any, ...]
+    channel: str | None = None
+    trigger: str = ""
+    system: str = field(default="", repr=False)
+    encoding: str = ""

@@ -16,6 +16,7 @@ import msgspec
 
 from rewake.actors.agent.commands import Answered, Failed, Prepared, Returned
 from rewake.actors.behaviour import Command, Key, Order, Timer
+from rewake.actors.contents import carried, starting
 from rewake.actors.excerpts import BUILT_IN
 from rewake.actors.inside import INSIDE
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
@@ -40,10 +41,11 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class Equipment:
-    """What an agent's orders call, that no log holds: its tools and its inference policy."""
+    """What an agent's orders call, that no log holds: its tools, its inference policy and its `context=`."""
 
     tools: Mapping[str, Tool[Any, Any]] = field(default_factory=dict[str, Tool[Any, Any]])
     policy: Callable[..., Any] | None = None
+    context: Callable[..., Any] | None = None
 
 
 @dataclass
@@ -190,7 +192,7 @@ class Ports:
         limit = asyncio.timeout(order.timeout)
         try:
             request = order.render()
-            self.validator.validate(order.stream, request.messages)
+            self.validator.validate(order.stream, request.messages, request.prefilled)
 
             def delta(text: str) -> None:
                 emitted.append(text)
@@ -230,21 +232,30 @@ class Ports:
         self.deliver(stream, Returned(order.tool_call, outcome.result, outcome.is_error, outcome.ends_turn))
 
     async def ask(self, stream: str, order: Ask) -> None:
-        """The inference policy's answer; one that raises is a failure of the start."""
+        """What the inference policy and, once admitted, `context=` say; one that raises is a failure of the start."""
         INSIDE.set(order.agent)
-        policy = self.equipment.get(order.agent, Equipment()).policy
-        admitted, error = True, None
         try:
-            if policy is not None:
-                said = await self.in_thread(lambda: policy(order.agent, order.wakes))
-                admitted = bool(await said if inspect.isawaitable(said) else said)
+            prepared = await self.prepared(order, self.equipment.get(order.agent, Equipment()))
         except GeneratorExit:
             raise
         except BaseException as raised:
             if isinstance(raised, asyncio.CancelledError) and cancelled():
                 raise
-            error = failure_of(raised)
-        self.deliver(stream, Prepared(order.turn, order.attempt, admitted, error))
+            prepared = Prepared(order.turn, order.attempt, True, failure_of(raised))
+        self.deliver(stream, prepared)
+
+    async def prepared(self, order: Ask, equipment: Equipment) -> Prepared:
+        if equipment.policy and not await self.said(equipment.policy, order.agent, order.wakes):
+            return Prepared(order.turn, order.attempt, False)
+        if equipment.context is None:
+            return Prepared(order.turn, order.attempt)
+        said = await self.said(equipment.context, starting(order))
+        return await self.in_thread(lambda: carried(order, said))
+
+    async def said(self, callable: Callable[..., Any], *about: Any) -> Any:
+        """What a user's callable says, sync or async."""
+        said = await self.in_thread(lambda: callable(*about))
+        return await said if inspect.isawaitable(said) else said
 
     async def close(self, patience: float = 1.0) -> None:
         """Cancel everything, and send nothing more; what has not stopped after `patience` seconds is left behind."""

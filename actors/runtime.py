@@ -11,11 +11,12 @@ from typing import Any
 
 from rewake.actors.agent.commands import Start
 from rewake.actors.config import AgentConfig, seconds
+from rewake.actors.contents import Content
 from rewake.actors.engine import Engine
 from rewake.actors.fleet import Subscriptions, equipment, pair, recorded_settings
 from rewake.actors.inside import forbid_inside
 from rewake.actors.reports import IdleReport, Receipt, Result, StopReport
-from rewake.actors.surface import Content, Duration
+from rewake.actors.surface import Duration
 from rewake.actors.telling import Subscription
 from rewake.events import InvalidSetting, Millis, Recorded, RewakeError, RuntimeStopped, Settings
 

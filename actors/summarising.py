@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from rewake.actors.agent.calling import SUMMARY
+from rewake.actors.agent.rendering import SUMMARY
 from rewake.actors.providers.base import Message, Reply, Request
 from rewake.events import Compressed, CompressionRequested, Settings, Text, Tokens, ToolCall, ToolResult, Work
 from rewake.projections import backlog, compression

@@ -10,8 +10,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from rewake.actors.agent.commands import Configure, Push, ReleaseQuarantine, Rouse
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Command
@@ -23,6 +21,7 @@ from rewake.actors.config import (
     all_providers,
     resolve,
 )
+from rewake.actors.contents import Content, blocks_of, text_or_none
 from rewake.actors.drain import Drain
 from rewake.actors.incarnation import Answer
 from rewake.actors.reports import (
@@ -39,24 +38,14 @@ from rewake.actors.reports import (
     owed,
 )
 from rewake.events import (
-    MAX_EVENT_BYTES,
-    AnyBlock,
-    Blocks,
-    Document,
-    EventTooLarge,
-    Image,
-    InvalidContent,
     InvalidSetting,
     Log,
     MessageAdded,
     Millis,
     NoWake,
-    Reasoning,
     Recorded,
     RuntimeStopped,
     Text,
-    ToolCall,
-    ToolResult,
     TurnStarted,
     UnknownAgent,
     Wake,
@@ -69,12 +58,6 @@ T = TypeVar("T")
 
 Duration = float | timedelta | None
 """Seconds, a timedelta, or None: for ever."""
-
-Content = str | AnyBlock | Iterable[AnyBlock]
-"""What is pushed: a text, or blocks of text, images and documents."""
-
-SAYABLE = Text | Image | Document
-"""What a person can push."""
 
 
 class Surface(ABC):
@@ -345,44 +328,6 @@ def busy(state: Agent, drain: Drain | None, parked: Container[str]) -> bool:
         return not paused
     waits = any(one.turn is None for one in state.wakes.owed) and not state.host.quiesced
     return state.turns.running is not None or waits
-
-
-def blocks_of(content: Content) -> Blocks:
-    """Content as blocks. Raises InvalidContent for what no message can have, EventTooLarge past 16 MiB."""
-    if isinstance(content, str):
-        blocks: Blocks = (Text(content),)
-    elif isinstance(content, Text | Image | Document | ToolCall | ToolResult | Reasoning):
-        blocks = (content,)
-    else:
-        try:
-            blocks = tuple(content)
-        except TypeError as error:
-            raise InvalidContent(f"a message is text or blocks, not {type(content).__name__}") from error
-    for block in blocks:
-        if not isinstance(block, SAYABLE):
-            raise InvalidContent(f"a {type(block).__name__} can not be pushed; text, images and documents can")
-    if not any(not isinstance(block, Text) or block.text.strip() for block in blocks):
-        raise InvalidContent("the message is empty")
-    try:
-        size = len(msgspec.json.encode(blocks))
-    except UnicodeEncodeError as error:
-        raise InvalidContent(f"the text has a lone surrogate at {error.start}: it is no valid Unicode") from error
-    if size > MAX_EVENT_BYTES:
-        raise EventTooLarge(size, MAX_EVENT_BYTES)
-    return blocks
-
-
-def text_or_none(name: str, value: Any) -> str | None:
-    """A name or key from outside. Raises InvalidContent when it is no valid text."""
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidContent(f"{name} is text, not {type(value).__name__}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidContent(f"{name} has a lone surrogate at {error.start}") from error
-    return value
 
 
 def checked(state: Agent, changes: dict[str, Any]) -> dict[str, Any]:

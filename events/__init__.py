@@ -72,6 +72,7 @@ from rewake.events.messages import (
 from rewake.events.tools import ToolCalled, ToolReturned
 from rewake.events.turns import (
     Failure,
+    Injections,
     RetryDue,
     RetryScheduled,
     TurnAborted,
@@ -185,6 +186,7 @@ __all__ = [
     "ToolCalled",
     "ToolReturned",
     "TurnStarted",
+    "Injections",
     "TurnPrepared",
     "TurnDeclined",
     "TurnWithdrawn",

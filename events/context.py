@@ -21,12 +21,13 @@ class Stretch(Struct, frozen=True, array_like=True):
 
 
 class Overhead(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a request sends beside its history, in tokens."""
+    """What a request sends beside its history, in tokens; `flat` is the part of it that no multiplier is for."""
 
     system: Tokens = 0
     tools: Tokens = 0
     injections: Tokens = 0
     messages: Tokens = 0
+    flat: Tokens = 0
 
     @property
     def total(self) -> Tokens:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from rewake.events.base import AgentEvent, Event, Millis, Tokens
+from rewake.events.messages import Message
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -47,10 +48,25 @@ class TurnStarted(AgentEvent, frozen=True, tag="turn_started"):
     cue_tokens: Tokens = 0
 
 
-class TurnPrepared(AgentEvent, frozen=True, tag="turn_prepared"):
-    """What the agent's own callables said for this start: whether the policy admits it, or how a callable failed.
+class Injections(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a turn's requests carry beside the conversation: behind the system prompt, before and after its newest message.
 
-    `retry_ms` is the error policy's delay for that failure; None: it gives up.
+    `tokens` is what all of it adds to a request, `flat` the part of that which no multiplier is for.
+    """
+
+    system: str = ""
+    before: tuple[Message, ...] = ()
+    after: tuple[Message, ...] = ()
+    tokens: Tokens = 0
+    flat: Tokens = 0
+
+
+class TurnPrepared(AgentEvent, frozen=True, tag="turn_prepared"):
+    """What the agent's own callables said for this start: whether the policy admits it, what `context=` gives it, or how a
+    callable failed.
+
+    `retry_ms` is the error policy's delay for that failure; None: it gives up. `prefill` is how the first answer begins,
+    `tail` stands behind the newest message.
     """
 
     turn: str
@@ -58,6 +74,11 @@ class TurnPrepared(AgentEvent, frozen=True, tag="turn_prepared"):
     admitted: bool = True
     error: Failure | None = None
     retry_ms: Millis | None = None
+    injections: Injections = Injections()
+    prefill: str = ""
+    prefill_tokens: Tokens = 0
+    tail: str = ""
+    tail_tokens: Tokens = 0
 
 
 class TurnDeclined(AgentEvent, frozen=True, tag="turn_declined"):

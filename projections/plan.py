@@ -87,7 +87,7 @@ def bounds(settings: Settings, overhead: Overhead, multiplier: float = 1.0, offs
     """
     window, left = settings.physical_window_tokens, None
     if window is not None:
-        left = math.floor(window - settings.max_tokens - overhead.total * multiplier - offset)
+        left = math.floor(window - settings.max_tokens - scaled(overhead.total, overhead.flat, multiplier) - offset)
     return Bounds(live.room(settings), live.bound(settings), left, overhead)
 
 

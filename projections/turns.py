@@ -85,6 +85,7 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     cue_tokens: Tokens = 0
     step: int = 0
     failures: int = 0
+    prepared: TurnPrepared | None = None
     compiled: Compiled | None = None
     call: InferenceRequested | None = None
     error: Failure | None = None
@@ -98,6 +99,11 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     last_counted: Tokens = 0
     last_payload: Tokens = 0
     last_flat: Tokens = 0
+
+    @property
+    def opening(self) -> bool:
+        """Whether its next request is its first: nothing of an answer has come."""
+        return not self.step
 
 
 class Past(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -167,6 +173,7 @@ def started(held: Turn | None, event: TurnStarted, at: Millis) -> Turn:
             stage="starting",
             failures=0,
             admitted=False,
+            prepared=None,
             trigger=event.trigger,
             channel=event.channel,
             addressed=event.addressed,
@@ -195,7 +202,7 @@ def step(turn: Turn, recorded: Recorded) -> Turn:
         case TurnPrepared(_, _, _, error) if error:
             return replace(turn, stage="failed", failures=turn.failures + 1, error=error)
         case TurnPrepared():
-            return replace(turn, stage="admitted", admitted=True)
+            return replace(turn, stage="admitted", admitted=True, prepared=event)
         case Compiled():
             return replace(turn, stage="compiled", compiled=event)
         case Refused():

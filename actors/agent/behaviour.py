@@ -13,13 +13,13 @@ from rewake.actors.agent.calling import (
     failed,
     first_request,
     prepared,
-    render,
     request,
 )
 from rewake.actors.agent.commands import Answered, Configure, Failed, Prepared, Push, Returned, Rouse, Start
 from rewake.actors.agent.configuring import configured, started
 from rewake.actors.agent.holding import after_refusal, due, look, looked
 from rewake.actors.agent.planning import compile
+from rewake.actors.agent.rendering import render
 from rewake.actors.agent.retrying import wait_or_end
 from rewake.actors.agent.state import Agent, evolve
 from rewake.actors.agent.tooling import interrupted, returned, round_of
@@ -135,7 +135,7 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return after_round(state)
         case SettingChanged(more=True):
             return []
-        case SettingChanged() if asking(state) and not state.live.inference_policy:
+        case SettingChanged() if asking(state) and not asks(state):
             return start(state)
         case MessageAdded(woke=True):
             return []
@@ -144,7 +144,7 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
         case Compressed() | DrainPassed() | Quarantined() | Released():
             return look(state, recorded)
         case TurnStarted():
-            return [] if state.live.inference_policy else start(state)
+            return [] if asks(state) else start(state)
         case TurnPrepared(error=failure, retry_ms=delay) if failure:
             return wait_or_end(state, recorded.at, failure, delay)
         case TurnPrepared(turn, admitted=admitted):
@@ -199,8 +199,9 @@ def turn_orders(state: Agent, turn: Turn) -> Mapping[Key, Order]:
         return {("call", call.call): infer}
     if turn.retry:
         return {("retry", turn.id, turn.attempt, turn.failures, turn.retry.at): Timer(turn.retry.at)}
-    if turn.stage == "starting" and live.inference_policy:
-        ask = Ask(state.name, turn.id, turn.attempt, mine(state, turn.wakes))
+    if turn.stage == "starting" and asks(state):
+        wakes = mine(state, turn.wakes)
+        ask = Ask(state.name, turn.id, turn.attempt, wakes, turn.channel, turn.trigger, live.system, live.encoding)
         return {("ask", turn.id, turn.attempt, turn.failures): ask}
     return {("tool", one.id): RunTool(state.name, turn.id, one.id, one.name, one.arguments) for one in open_tools(turn)}
 
@@ -227,6 +228,11 @@ def start(state: Agent) -> list[Event]:
     return placing(state) or compile(state)
 
 
+def asks(state: Agent) -> bool:
+    """Whether the agent has callables of its own that a start is asked about."""
+    return bool(state.live.inference_policy or state.live.context)
+
+
 def asking(state: Agent) -> bool:
     """Whether a start waits for what the agent's own callables say."""
     turn = state.turns.running
@@ -238,7 +244,7 @@ def again(state: Agent) -> list[Event]:
     turn = state.turn
     if turn.compiled:
         return [request(state)]
-    return [] if state.live.inference_policy and not turn.admitted else start(state)
+    return [] if asks(state) and not turn.admitted else start(state)
 
 
 def ends_round(state: Agent, event: MessageAdded, turn: str) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from itertools import chain
 
 from msgspec.structs import replace
 
 from rewake.actors.agent.commands import Answered, Failed, Prepared
+from rewake.actors.agent.planning import overhead
+from rewake.actors.agent.rendering import cue, prefill
 from rewake.actors.agent.retrying import exhausted, usage, wait_or_end
 from rewake.actors.agent.state import Agent
 from rewake.actors.agent.tooling import called
 from rewake.actors.policy import ErrorPolicy
-from rewake.actors.providers.base import Request, says
+from rewake.actors.providers.base import says
 from rewake.events import (
     Alerted,
     AnyBlock,
@@ -23,8 +23,8 @@ from rewake.events import (
     InferenceCompleted,
     InferenceFailed,
     InferenceRequested,
-    Message,
     MessageAdded,
+    Reasoning,
     Recorded,
     Text,
     Tokens,
@@ -35,13 +35,8 @@ from rewake.events import (
 )
 from rewake.projections import pricing
 from rewake.projections.calibration import REJECTED_ALIKE, after_rejected, estimate, judged, meter
-from rewake.projections.compression import Summary
-from rewake.projections.conversation import Conversation, flat_price, price
-from rewake.projections.plan import shown
+from rewake.projections.conversation import flat_price, price
 from rewake.projections.turns import Turn
-
-CONTINUE = "[Continue]"
-SUMMARY = "[Summary of earlier messages]\n"
 
 
 def first_request(state: Agent) -> list[Event]:
@@ -76,14 +71,13 @@ def priced(state: Agent, turn: Turn) -> tuple[Tokens, Tokens]:
 
     Also the part of that price that no multiplier is for.
     """
-    compiled, live = turn.compiled, state.live
+    compiled = turn.compiled
     if compiled is None:
         return 0, 0
     start, stop = planned_to(state, turn), len(state.conversation.messages)
-    _, ends_on = cue(state, turn)
-    beside = live.system_tokens + live.tools_tokens + ends_on + pricing.count_tokens(compiled.note, compiled.encoding)
-    later = price(state.conversation, start, stop)
-    return compiled.price + later + beside, compiled.flat + flat_price(state.conversation, start, stop)
+    beside, later = overhead(state, turn, compiled.note), price(state.conversation, start, stop)
+    flat = compiled.flat + flat_price(state.conversation, start, stop) + beside.flat
+    return compiled.price + later + beside.total, flat
 
 
 def planned_to(state: Agent, turn: Turn) -> int:
@@ -98,71 +92,25 @@ def request_digest(state: Agent, turn: Turn) -> str:
     return hashlib.blake2b(said.encode(), digest_size=12).hexdigest()
 
 
-def cue(state: Agent, turn: Turn) -> tuple[str, Tokens]:
-    """The request-only user line that the request ends on, and its price: when it would end on the agent's own words."""
-    messages = state.conversation.messages
-    if messages and messages[-1].role != "assistant":
-        return ("", 0) if turn.step or not turn.cue else (turn.cue, turn.cue_tokens)
-    if turn.cue and not turn.step:
-        return turn.cue, turn.cue_tokens
-    return CONTINUE, pricing.count_tokens(CONTINUE, state.live.encoding)
-
-
-def render(state: Agent, call: InferenceRequested) -> Request:
-    """The whole request of an open call, from the recorded plan."""
-    turn, live = state.turn, state.live
-    return Request(
-        agent=state.name,
-        purpose="turn",
-        system=live.system,
-        messages=tuple(messages(state, turn)),
-        tools=live.tools,
-        max_tokens=call.max_tokens,
-        model=call.model,
-        turn=turn.id,
-        step=call.step,
-        call=call.call,
-        estimate=call.payload,
-        encoding=live.encoding,
-        timeout=live.call_timeout_ms / 1_000,
-    )
-
-
-def messages(state: Agent, turn: Turn) -> list[Message]:
-    """What the model is shown, in order: the plan, what came after it, and the line that it ends on.
-
-    A hold's note stands before the newest turn.
-    """
-    conversation, compiled = state.conversation, turn.compiled
-    sent: list[Message] = []
-    for place, stop, summaries in shown(conversation, state.compression, compiled.plan if compiled else ()):
-        if compiled and compiled.note and place <= conversation.newest < stop:
-            sent += said_of(conversation, place, conversation.newest)
-            sent.append(Message("user", (Text(compiled.note),)))
-            place = conversation.newest
-        sent += [rendered(one) for one in summaries] or said_of(conversation, place, stop)
-    if compiled and compiled.note and conversation.newest == len(conversation.messages):
-        sent.append(Message("user", (Text(compiled.note),)))
-    if line := cue(state, turn)[0]:
-        sent.append(Message("user", (Text(line),)))
-    return sent
-
-
-def said_of(conversation: Conversation, start: int, stop: int) -> Iterable[Message]:
-    return chain.from_iterable([one.said for one in conversation.messages[start:stop]])
-
-
-def rendered(summary: Summary) -> Message:
-    """A summary as a provider takes it."""
-    return Message("user", (Text(SUMMARY + summary.text),))
-
-
 def prepared(state: Agent, said: Prepared, policy: ErrorPolicy) -> list[Event]:
     turn = state.turns.running
     if not turn or (turn.id, turn.attempt, turn.stage) != (said.turn, said.attempt, "starting"):
         return []
     delay = policy.delay(said.error, turn.failures + 1, said.at - turn.since) if said.error else None
-    return [TurnPrepared(said.turn, said.attempt, said.admitted, said.error, delay)]
+    return [
+        TurnPrepared(
+            said.turn,
+            said.attempt,
+            said.admitted,
+            said.error,
+            delay,
+            said.injections,
+            said.prefill,
+            said.prefill_tokens,
+            said.tail,
+            said.tail_tokens,
+        )
+    ]
 
 
 def answered(state: Agent, said: Answered) -> list[Event]:
@@ -211,10 +159,11 @@ def after_answer(state: Agent, answer: InferenceCompleted) -> list[Event]:
 
 def said(state: Agent, blocks: tuple[AnyBlock, ...]) -> list[Event]:
     """The answer as a message, beside the line that prompted it. One that says nothing is none: no request may have it."""
+    turn, encoding = replaced(state.turn), state.live.encoding
+    blocks = begun(prefill(turn)[0], blocks)
     if not any(says(block) for block in blocks):
         return []
-    turn, encoding = state.turn, state.live.encoding
-    line, tokens = cue(state, replaced(turn))
+    line, tokens = cue(state, turn)
     return [
         MessageAdded(
             "assistant",
@@ -227,6 +176,16 @@ def said(state: Agent, blocks: tuple[AnyBlock, ...]) -> list[Event]:
             cue_tokens=tokens,
         )
     ]
+
+
+def begun(prefill: str, blocks: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
+    """The answer from its beginning, which the request had already."""
+    if not prefill:
+        return blocks
+    first = next((place for place, block in enumerate(blocks) if not isinstance(block, Reasoning)), len(blocks))
+    if first < len(blocks) and isinstance(block := blocks[first], Text):
+        return (*blocks[:first], Text(prefill + block.text), *blocks[first + 1 :])
+    return (*blocks[:first], Text(prefill), *blocks[first:])
 
 
 def replaced(turn: Turn) -> Turn:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rewake.actors.behaviour import Command, Key
 from rewake.actors.providers.base import Reply
-from rewake.events import Blocks, Failure, Settings, Tokens
+from rewake.events import Blocks, Failure, Injections, Settings, Tokens
 
 
 class Start(Command, frozen=True):
@@ -56,12 +56,17 @@ class ReleaseQuarantine(Command, frozen=True):
 
 
 class Prepared(Command, frozen=True):
-    """What the agent's own callables said about a start."""
+    """What the agent's own callables said about a start, priced by whoever asked them."""
 
     turn: str
     attempt: int
     admitted: bool = True
     error: Failure | None = None
+    injections: Injections = Injections()
+    prefill: str = ""
+    prefill_tokens: Tokens = 0
+    tail: str = ""
+    tail_tokens: Tokens = 0
 
 
 class Answered(Command, frozen=True):

@@ -65,7 +65,10 @@ def look(state: Agent, recorded: Recorded) -> list[Event]:
 def next_start(state: Agent) -> Turn | None:
     """The held turn as it will start again: the line that it ends on is that of all who have joined it."""
     held = state.turns.held
-    return held and replace(held, cue_tokens=started(state, owed_to(state, held), held).cue_tokens)
+    if held is None:
+        return None
+    begun = started(state, owed_to(state, held), held)
+    return replace(held, cue=begun.cue, cue_tokens=begun.cue_tokens)
 
 
 def looked(state: Agent, recorded: Recorded) -> list[Event]:

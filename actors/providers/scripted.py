@@ -66,7 +66,7 @@ class ScriptedProvider:
     async def infer(self, request: Request, on_delta: OnDelta, /) -> Reply:
         self.requests.append(request)
         if self._strict:
-            self._validator.validate(f"{request.agent} {request.purpose}", request.messages)
+            self._validator.validate(f"{request.agent} {request.purpose}", request.messages, request.prefilled)
         counted = self._count(request, request.estimate)
         self._admit(request, counted)
         return used(await self._play(request, on_delta), request, counted)

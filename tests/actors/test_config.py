@@ -48,7 +48,7 @@ def look(what: str) -> str:
         ("call_timeout", timedelta(0), "some time"),
         ("inference_policy", 3, "not callable"),
         ("error_policy", 3, "not an ErrorPolicy"),
-        ("context", print, "not supported"),
+        ("context", "print", "not callable"),
         ("tool_result_guard", True, "not supported"),
         ("hold_stall_after", 60, "not supported"),
     ],

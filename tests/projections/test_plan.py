@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rewake.actors.agent.calling import rendered
+from rewake.actors.agent.rendering import rendered
 from rewake.actors.providers.base import validate
 from rewake.events import (
     Compiled,

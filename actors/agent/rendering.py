@@ -1,0 +1,127 @@
+"""A request as it is sent: the recorded plan, what came after it, and what stands beside them for this turn alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from rewake.actors.agent.state import Agent
+from rewake.actors.providers.base import Request
+from rewake.events import InferenceRequested, Message, Settings, Text, Tokens
+from rewake.projections.compression import Summary
+from rewake.projections.conversation import Conversation
+from rewake.projections.plan import shown
+from rewake.projections.pricing import count_tokens
+from rewake.projections.turns import Turn
+
+CONTINUE = "[Continue]"
+SUMMARY = "[Summary of earlier messages]\n"
+
+
+def render(state: Agent, call: InferenceRequested) -> Request:
+    """The whole request of an open call, from the recorded plan."""
+    turn, live = state.turn, state.live
+    return Request(
+        agent=state.name,
+        purpose="turn",
+        system=system(live, turn),
+        messages=tuple(messages(state, turn)),
+        tools=live.tools,
+        max_tokens=call.max_tokens,
+        model=call.model,
+        turn=turn.id,
+        step=call.step,
+        call=call.call,
+        estimate=call.payload,
+        encoding=live.encoding,
+        timeout=live.call_timeout_ms / 1_000,
+        prefilled=bool(prefill(turn)[0]),
+    )
+
+
+def system(live: Settings, turn: Turn) -> str:
+    """The system prompt, and behind it what this turn adds."""
+    return with_injection(live.system, turn.prepared.injections.system if turn.prepared else "")
+
+
+def with_injection(system: str, injected: str) -> str:
+    return "\n\n".join(part for part in (system, injected) if part)
+
+
+def cue(state: Agent, turn: Turn) -> tuple[str, Tokens]:
+    """The request-only user line that the request ends on, and its price: when it would end on the agent's own words."""
+    messages = state.conversation.messages
+    if turn.cue and turn.opening:
+        return turn.cue, turn.cue_tokens
+    if messages and messages[-1].role != "assistant":
+        return "", 0
+    return CONTINUE, count_tokens(CONTINUE, state.live.encoding)
+
+
+def prefill(turn: Turn) -> tuple[str, Tokens]:
+    """How the answer to the turn's first request begins, and its price."""
+    prepared = turn.prepared if turn.opening else None
+    return (prepared.prefill, prepared.prefill_tokens) if prepared else ("", 0)
+
+
+def messages(state: Agent, turn: Turn) -> list[Message]:
+    """What the model is shown, in order: the plan, what came after it, and what it ends on."""
+    conversation, plan = state.conversation, turn.compiled.plan if turn.compiled else ()
+    inserted, sent = insertions(conversation, turn), list[Message]()
+    for start, stop, summaries in shown(conversation, state.compression, plan):
+        place = start
+        for before, said in inserted:
+            if start <= before < stop:
+                sent += said if summaries else (*said_of(conversation, place, before), *said)
+                place = before
+        sent += [rendered(one) for one in summaries] or said_of(conversation, place, stop)
+    sent += chain.from_iterable(said for before, said in inserted if before == len(conversation.messages))
+    if line := cue(state, turn)[0]:
+        sent.append(user(line))
+    if begun := prefill(turn)[0]:
+        sent.append(Message("assistant", (Text(begun),)))
+    return sent
+
+
+def insertions(conversation: Conversation, turn: Turn) -> list[tuple[int, tuple[Message, ...]]]:
+    """What is sent between the messages of the conversation, with the place of the message that it stands before.
+
+    A hold's note stands before the newest turn. What `context=` gave stands around the turn's newest message of a user,
+    the tail behind it; in a turn without one, before the line that its first request ends on. There it stays in every
+    request of the turn: what was sent once is sent again alike.
+    """
+    note, prepared = turn.compiled.note if turn.compiled else "", turn.prepared
+    found = [(conversation.newest, (user(note),))] if note else []
+    if prepared is None:
+        return found
+    given, tail = prepared.injections, (user(prepared.tail),) if prepared.tail else ()
+    own = answered_at(conversation, turn)
+    place = newest_input(conversation, own)
+    if place is None:
+        return [*found, (own, (*given.before, *given.after, *tail))]
+    return [*found, (place, given.before), (place + 1, (*given.after, *tail))]
+
+
+def answered_at(conversation: Conversation, turn: Turn) -> int:
+    """The place of the first message that the turn itself has made; the end, where it has made none."""
+    places = range(conversation.newest, len(conversation.messages))
+    return next((place for place in places if conversation.messages[place].turn == turn.id), places.stop)
+
+
+def newest_input(conversation: Conversation, end: int) -> int | None:
+    """The place of the newest turn's last message of a user before the place `end`."""
+    places = reversed(range(conversation.newest, end))
+    return next((place for place in places if conversation.messages[place].role == "user"), None)
+
+
+def said_of(conversation: Conversation, start: int, stop: int) -> Iterable[Message]:
+    return chain.from_iterable([one.said for one in conversation.messages[start:stop]])
+
+
+def rendered(summary: Summary) -> Message:
+    """A summary as a provider takes it."""
+    return user(SUMMARY + summary.text)
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))
