@@ -20,7 +20,7 @@ from rewake.actors.contents import carried, starting
 from rewake.actors.excerpts import BUILT_IN
 from rewake.actors.inside import INSIDE
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
-from rewake.actors.providers.base import Provider, ProviderTimeout, Validator, failure_of
+from rewake.actors.providers.base import Provider, ProviderError, ProviderTimeout, Validator, failure_of
 from rewake.actors.tools import InThread, Tool, ToolContext, cancelled, run, unknown_tool
 from rewake.events import MAX_EVENT_BYTES, Failure, Millis
 
@@ -29,6 +29,9 @@ Deliver = Callable[[str, Command], None]
 
 OnDelta = Callable[[str, str, str, str], None]
 """Told each piece of a streamed answer: agent, turn, call, text."""
+
+LONGEST_PARTIAL = MAX_EVENT_BYTES // 8
+"""Characters of a broken answer that are kept at the most: an event holds them, however they are encoded."""
 
 
 class Clock(Protocol):
@@ -89,6 +92,13 @@ class Line:
     def goes(self, order: Infer, admit: Admit) -> bool:
         closed = "*" in admit.closed or order.model in admit.closed
         return not closed and (admit.fresh or not order.fresh)
+
+
+def broken(call: str, error: BaseException, emitted: list[str], gate_version: int) -> Failed:
+    """The failure of a call, with what of its answer had come: by the deltas, or by what the error itself says."""
+    said = error.emitted if isinstance(error, ProviderError) and not emitted else "".join(emitted)
+    text = said[:LONGEST_PARTIAL].encode("utf-8", "replace").decode()
+    return Failed(call, failure_of(error), bool(emitted or text), gate_version, text)
 
 
 class Ports:
@@ -209,13 +219,13 @@ class Ports:
         except asyncio.CancelledError as error:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
-            return Failed(order.call, failure_of(error), bool(emitted), gate_version)
+            return broken(order.call, error, emitted, gate_version)
         except GeneratorExit:
             raise
         except BaseException as error:
             late = isinstance(error, TimeoutError) and limit.expired()
             shown = ProviderTimeout(f"no answer within {order.timeout:g} s") if late else error
-            return Failed(order.call, failure_of(shown), bool(emitted), gate_version)
+            return broken(order.call, shown, emitted, gate_version)
 
     def provider(self, order: Infer) -> Provider:
         return self.providers[order.provider]

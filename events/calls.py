@@ -58,7 +58,10 @@ class InferenceCompleted(AgentEvent, frozen=True, tag="inference_completed"):
 
 
 class InferenceFailed(AgentEvent, frozen=True, tag="inference_failed"):
-    """The call failed. `retry_ms` is the error policy's delay, asked where the failure came in; None: it gives up."""
+    """The call failed. `retry_ms` is the error policy's delay, asked where the failure came in; None: it gives up.
+
+    `text` is what of an answer had come before; tools that it had asked for are not known here and do not run.
+    """
 
     call: str
     error: Failure
@@ -67,6 +70,7 @@ class InferenceFailed(AgentEvent, frozen=True, tag="inference_failed"):
     provider: str = ""
     model: str = ""
     gate_version: int = 0
+    text: str = ""
 
 
 class InferenceInterrupted(AgentEvent, frozen=True, tag="inference_interrupted"):

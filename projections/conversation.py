@@ -251,8 +251,11 @@ def closes(message: Message) -> bool:
 
 
 def reply(state: Conversation, turn: str) -> str | None:
-    """The text of a turn's last answer."""
+    """The text of a turn's last answer, from its beginning: what had broken off before it is a part of it."""
+    texts: list[str] = []
     for one in reversed(state.messages):
-        if one.turn == turn and one.role == "assistant":
-            return one.text
-    return None
+        if one.turn == turn and one.role == "assistant" and (one.partial or not texts):
+            texts.append(one.text)
+        elif texts:
+            break
+    return "".join(reversed(texts)) if texts else None

@@ -70,7 +70,9 @@ class OpenTool(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A turn that has not ended. `step` counts its answered requests, `failures` those in a row that failed."""
+    """A turn that has not ended. `step` counts its answered requests, `partials` the answers that broke off, `failures` the
+    requests in a row that failed.
+    """
 
     id: str
     attempt: int
@@ -84,6 +86,7 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     cue: str = ""
     cue_tokens: Tokens = 0
     step: int = 0
+    partials: int = 0
     failures: int = 0
     prepared: TurnPrepared | None = None
     compiled: Compiled | None = None
@@ -103,7 +106,7 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def opening(self) -> bool:
         """Whether its next request is its first: nothing of an answer has come."""
-        return not self.step
+        return not self.step and not self.partials
 
 
 class Past(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -227,6 +230,8 @@ def step(turn: Turn, recorded: Recorded) -> Turn:
         case ToolReturned():
             tools = tuple(replace(one, returned=event) if one.id == event.tool_call else one for one in turn.tools)
             return replace(turn, tools=tools, ending=turn.ending or event.ends_turn)
+        case MessageAdded(role="assistant", turn=made, partial=True) if made == turn.id:
+            return replace(turn, partials=turn.partials + 1)
         case MessageAdded(role="user", turn=made) if made == turn.id:
             return replace(turn, stage="answered", tools=())
         case _:

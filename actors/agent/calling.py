@@ -133,7 +133,11 @@ def failed(state: Agent, said: Failed, policy: ErrorPolicy) -> list[Event]:
         return []
     turn = state.turn
     delay = policy.delay(said.error, turn.failures + 1, said.at - turn.since)
-    return [InferenceFailed(call.call, said.error, said.emitted, delay, call.provider, call.model, said.gate_version)]
+    return [
+        InferenceFailed(
+            call.call, said.error, said.emitted, delay, call.provider, call.model, said.gate_version, said.text
+        )
+    ]
 
 
 def open_call(state: Agent, call: str) -> InferenceRequested | None:
@@ -158,24 +162,35 @@ def after_answer(state: Agent, answer: InferenceCompleted) -> list[Event]:
 
 
 def said(state: Agent, blocks: tuple[AnyBlock, ...]) -> list[Event]:
-    """The answer as a message, beside the line that prompted it. One that says nothing is none: no request may have it."""
-    turn, encoding = replaced(state.turn), state.live.encoding
+    """The answer as a message. One that says nothing is none: no request may have it."""
+    turn = replaced(state.turn)
     blocks = begun(prefill(turn)[0], blocks)
-    if not any(says(block) for block in blocks):
+    return [message(state, turn, blocks)] if any(says(block) for block in blocks) else []
+
+
+def kept(state: Agent, failure: InferenceFailed) -> list[Event]:
+    """What had come of an answer before its call failed, as a message."""
+    if not failure.text.strip():
         return []
+    blocks = begun(prefill(state.turn)[0], (Text(failure.text),))
+    return [message(state, state.turn, blocks, partial=True)]
+
+
+def message(state: Agent, turn: Turn, blocks: tuple[AnyBlock, ...], partial: bool = False) -> MessageAdded:
+    """What the model said, beside the line that prompted it."""
+    encoding = state.live.encoding
     line, tokens = cue(state, turn)
-    return [
-        MessageAdded(
-            "assistant",
-            blocks,
-            pricing.price_all(blocks, encoding),
-            encoding,
-            turn=turn.id,
-            channel=turn.channel,
-            cue=line,
-            cue_tokens=tokens,
-        )
-    ]
+    return MessageAdded(
+        "assistant",
+        blocks,
+        pricing.price_all(blocks, encoding),
+        encoding,
+        turn=turn.id,
+        channel=turn.channel,
+        partial=partial,
+        cue=line,
+        cue_tokens=tokens,
+    )
 
 
 def begun(prefill: str, blocks: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
@@ -244,4 +259,5 @@ def off(state: Agent, sample: CalibrationSampled) -> Alerted:
 
 
 def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) -> list[Event]:
-    return wait_or_end(state, recorded.at, failure.error, failure.retry_ms)
+    """What had come of an answer is kept, and the turn goes on from there; then the error policy's answer."""
+    return [*kept(state, failure), *wait_or_end(state, recorded.at, failure.error, failure.retry_ms)]

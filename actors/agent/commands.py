@@ -85,12 +85,13 @@ class Answered(Command, frozen=True):
 
 
 class Failed(Command, frozen=True):
-    """A call failed; `emitted` tells whether some of an answer had come."""
+    """A call failed; `emitted` tells whether some of an answer had come, `text` what."""
 
     call: str
     error: Failure
     emitted: bool = False
     gate_version: int = 0
+    text: str = ""
 
     @property
     def ends(self) -> Key | None:

@@ -27,7 +27,9 @@ def after_refusal(state: Agent, recorded: Recorded, refusal: Refused) -> list[Ev
     until = earlier.until if earlier else recorded.at + DEADLINE_MS
     if may_hold(state, refusal) and recorded.at < until:
         since = earlier.since if earlier else recorded.at
-        held = Held(refusal.turn, caused(state), since, until, refusal, revisions(state), resumes=bool(state.turn.step))
+        held = Held(
+            refusal.turn, caused(state), since, until, refusal, revisions(state), resumes=not state.turn.opening
+        )
         return [held] if earlier else [held, alert(state, refusal, recorded.at, until)]
     return after_refused(state, recorded.at, failure(refusal, earlier, recorded.at))
 

@@ -101,7 +101,7 @@ def started(state: Agent, causes: Sequence[Pending], again: Turn | None = None) 
         cue=line,
         cue_tokens=count_tokens(line, state.live.encoding),
     )
-    if again is None or not again.step:
+    if again is None or again.opening:
         return begun
     place = {"trigger": again.trigger, "channel": again.channel, "addressed": again.addressed, "silent": again.silent}
     return replace(begun, resumes=True, cue=again.cue, cue_tokens=again.cue_tokens, **place)
