@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.rendering import SUMMARY
 from rewake.actors.providers.base import Message, Reply, Request
-from rewake.events import Compressed, CompressionRequested, Settings, Text, Tokens, ToolCall, ToolResult, Work
+from rewake.events import (
+    Compressed,
+    CompressionRequested,
+    Reasoning,
+    Settings,
+    Text,
+    Tokens,
+    ToolCall,
+    ToolResult,
+    Work,
+)
 from rewake.projections import backlog, compression
 from rewake.projections.conversation import Conversation
 from rewake.projections.conversation import Message as Said
@@ -61,7 +71,7 @@ def texts(told: Conversation, done: compression.Compression, work: Work) -> list
 
 
 def transcript(message: Said) -> str:
-    """A message as text: who spoke, what was said, asked of a tool, returned by one."""
+    """A message as text: who spoke, what was said, asked of a tool, returned by one; not what was only thought."""
     lines: list[str] = []
     for block in message.blocks:
         match block:
@@ -71,6 +81,8 @@ def transcript(message: Said) -> str:
                 lines.append(f"called {name} {msgspec.json.encode(arguments).decode()}")
             case ToolResult(_, content):
                 lines.append(f"result: {content}")
+            case Reasoning():
+                continue
             case _:
                 lines.append(f"({type(block).__name__.lower()})")
     return f"{message.role}: " + "\n".join(lines)

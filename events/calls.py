@@ -12,12 +12,16 @@ from rewake.events.turns import Failure
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a provider says that a call used: `input` is all of the input, `cached` the part of it read from a cache."""
+    """What a provider says that a call used: `input` is all of the input, `cached` the part of it read from a cache.
+
+    `dropped_input`: it left out a part of what it was sent (reasoning, say), so that `input` is no count of that.
+    """
 
     input: Tokens
     output: Tokens
     cached: Tokens = 0
     reasoning: Tokens = 0
+    dropped_input: bool = False
 
 
 class InferenceRequested(AgentEvent, frozen=True, tag="inference_requested"):

@@ -90,7 +90,8 @@ class CalibrationSampled(AgentEvent, frozen=True, tag="calibration_sampled"):
     """One count by the provider beside what the same request was priced at, at multiplier 1.
 
     `prices` is the price table's version, `flat` the part of the price that no multiplier is for (images, documents),
-    `digest` names the system prompt and the tools that were sent, which cost `overhead`. A rejected sample says `why`.
+    `digest` names the system prompt and the tools that were sent, which cost `overhead`. A rejected sample says `why`;
+    one `dropped` was no count of the whole request, and nothing is learned from it.
     """
 
     call: str
@@ -106,3 +107,4 @@ class CalibrationSampled(AgentEvent, frozen=True, tag="calibration_sampled"):
     why: str = ""
     flat: Tokens = 0
     digest: str = ""
+    dropped: bool = False

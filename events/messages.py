@@ -55,7 +55,9 @@ class Document(Block, frozen=True, tag="document"):
 
 
 class Reasoning(Block, frozen=True, tag="reasoning"):
-    """The model's own reasoning; `signature` goes back to the provider that signed it, byte for byte."""
+    """The model's own reasoning: signed, it goes back to the provider and model that signed it, byte for byte; else to
+    nobody.
+    """
 
     text: str
     signature: str = ""
@@ -77,7 +79,8 @@ class MessageAdded(AgentEvent, frozen=True, tag="message_added"):
 
     `tokens` is its price in `encoding`. `turn` names the turn that made it (an answer, a round of results, a marker);
     a message from outside has none; with `woke` its wake comes next. `cue` is the request-only user line that prompted this
-    answer, priced `cue_tokens`.
+    answer, priced `cue_tokens`. `reasoning` is the part of `tokens` that is signed reasoning: it is sent only to the
+    `provider` and `model` that signed it; what nobody signed is never sent and has no price.
     """
 
     MINTS: ClassVar[tuple[str, str]] = ("id", "msg")
@@ -96,6 +99,9 @@ class MessageAdded(AgentEvent, frozen=True, tag="message_added"):
     cue_tokens: Tokens = 0
     dedupe_key: str | None = None
     woke: bool = False
+    reasoning: Tokens = 0
+    provider: str = ""
+    model: str = ""
 
 
 class MessagePlaced(AgentEvent, frozen=True, tag="message_placed"):

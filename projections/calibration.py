@@ -74,6 +74,8 @@ def initial() -> Calibration:
 
 def evolve(state: Calibration, recorded: Recorded) -> Calibration:
     match recorded.event:
+        case CalibrationSampled(dropped=True):
+            return state
         case CalibrationSampled() as sample:
             key = key_of(sample.provider, sample.model, sample.encoding, sample.prices)
             meter = state.meters.get(key, Meter())

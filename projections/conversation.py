@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pyrsistent import PVector, pvector
 
 from rewake.events import (
+    AgentStarted,
     Blocks,
     Compiled,
     Event,
@@ -21,7 +22,9 @@ from rewake.events import (
     MessagePlaced,
     MessageRemoved,
     Millis,
+    Reasoning,
     Recorded,
+    SettingChanged,
     Stretch,
     Text,
     Tokens,
@@ -35,12 +38,29 @@ from rewake.projections import pricing
 
 NAME = "conversation"
 KINDS: frozenset[type[Event]] = (
-    frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, Compiled}) | TURN_ENDS
+    frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, Compiled, AgentStarted, SettingChanged})
+    | TURN_ENDS
 )
 
 
+Model = tuple[str, str]
+"""A provider, and a model of it."""
+
+
+class Signed(Struct, frozen=True, omit_defaults=True, gc=False):
+    """An answer with reasoning in it, whole: who signed that, its price, and the price of the rest."""
+
+    by: Model
+    blocks: Blocks
+    reasoning: Tokens
+    tokens: Tokens
+    cue: str = ""
+    cue_tokens: Tokens = 0
+
+
 class Message(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One message. `said` is what a provider is sent of it: the message, after the line that prompted it.
+    """One message. `said` is what the present model is sent of it: the message, after the line that prompted it. One of
+    another model's reasoning alone is left out whole; what is not sent has no price.
 
     `tokens` is its price, `before` that of all messages before it; `flat` and `flat_before` are the parts of these two that
     no multiplier is for.
@@ -62,10 +82,11 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     partial: bool = False
     cue: str = ""
     cue_tokens: Tokens = 0
+    signed: Signed | None = None
 
     @property
     def blocks(self) -> Blocks:
-        return self.said[-1].blocks
+        return self.signed.blocks if self.signed else self.said[-1].blocks
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -99,7 +120,8 @@ class Conversation(Struct, frozen=True, gc=False):
     """`messages` in order, `places` where each id stands among them, `newest` the place where the newest turn begins.
 
     `total` is the price of all that is in it. `folds` are the stretches that the last compile showed by summaries: a plan
-    starts from them. `edited` are the messages that have another body than they were added with.
+    starts from them. `edited` are the messages that have another body than they were added with. `model` is whom it is sent
+    to, `signed` whether there is reasoning in it, which goes to its signer alone.
     """
 
     messages: PVector[Message] = pvector()
@@ -112,6 +134,8 @@ class Conversation(Struct, frozen=True, gc=False):
     shown: Shown | None = None
     edited: frozenset[str] = frozenset()
     revision: int = 0
+    model: Model = ("", "")
+    signed: bool = False
 
 
 def initial() -> Conversation:
@@ -124,7 +148,10 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
         case MessageAdded(deferred=True):
             return replace(state, waiting=(*state.waiting, message(event, recorded)))
         case MessageAdded():
-            return placed(state, (message(event, recorded),), recorded.version)
+            added = message(event, recorded)
+            if added.signed:
+                state, added = replace(state, signed=True), addressed(added, state.model)
+            return placed(state, (added,), recorded.version)
         case MessagePlaced(ids):
             ready = {waits.id: waits for waits in state.waiting}
             rest = tuple(waits for waits in state.waiting if waits.id not in ids)
@@ -132,8 +159,8 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             return placed(replace(state, waiting=rest), entering, recorded.version)
         case MessageEdited(id, blocks, tokens) if id in state.places:
             place = state.places[id]
-            before = state.messages[place]
-            said = (*before.said[:-1], Said(before.said[-1].role, blocks))
+            before = unsigned(state.messages[place])
+            said = spoken(before.role, before.cue, blocks)
             body = replace(before, said=said, tokens=tokens, flat=pricing.flat(blocks), version=recorded.version)
             edited = replace(state, edited=state.edited | {id}, shown=None, revision=recorded.version)
             return summed(edited, [*state.messages[:place], body, *state.messages[place + 1 :]])
@@ -143,6 +170,12 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             folds = tuple(stretch for stretch in plan if stretch.level)
             shown = Shown(plan, price, flat, len(state.messages), folded) if price or not plan else None
             return replace(state, folds=folds, shown=shown)
+        case AgentStarted(config):
+            return sent_to(state, (config.provider, config.model), recorded.version)
+        case SettingChanged("provider", _, str(provider)):
+            return sent_to(state, (provider, state.model[1]), recorded.version)
+        case SettingChanged("model", _, str(model)):
+            return sent_to(state, (state.model[0], model), recorded.version)
         case _ if type(event) in TURN_ENDS:
             return replace(state, newest=len(state.messages), revision=recorded.version)
         case _:
@@ -170,10 +203,15 @@ def rows(state: Conversation) -> list[dict[str, Any]]:
 
 
 def message(event: MessageAdded, recorded: Recorded) -> Message:
+    """A message as it is added: all of it."""
+    signed = None
+    if any(isinstance(block, Reasoning) for block in event.blocks):
+        rest, by = event.tokens - event.reasoning, (event.provider, event.model)
+        signed = Signed(by, event.blocks, event.reasoning, rest, event.cue, event.cue_tokens)
     return Message(
         event.id,
         event.role,
-        sent(event),
+        spoken(event.role, event.cue, event.blocks),
         event.tokens,
         recorded.version,
         0,
@@ -186,13 +224,47 @@ def message(event: MessageAdded, recorded: Recorded) -> Message:
         event.partial,
         event.cue,
         event.cue_tokens,
+        signed,
     )
 
 
-def sent(event: MessageAdded) -> tuple[Said, ...]:
+def spoken(role: Role, cue: str, blocks: Blocks) -> tuple[Said, ...]:
     """A message as a provider takes it: a system line is the user's, an answer comes after the line that prompted it."""
-    said = Said("assistant" if event.role == "assistant" else "user", event.blocks)
-    return (Said("user", (Text(event.cue),)), said) if event.cue else (said,)
+    said = Said("assistant" if role == "assistant" else "user", blocks)
+    return (Said("user", (Text(cue),)), said) if cue else (said,)
+
+
+def addressed(message: Message, model: Model) -> Message:
+    """A message as that model is sent it: with its own reasoning, without another's; where no more is left, not at all."""
+    whole = message.signed
+    if whole is None:
+        return message
+    own = whole.by == model
+    blocks = tuple(block for block in whole.blocks if not isinstance(block, Reasoning) or (own and block.signature))
+    if not any(block.text.strip() if isinstance(block, Text) else not isinstance(block, Reasoning) for block in blocks):
+        return replace(message, said=(), tokens=0, flat=0, cue="", cue_tokens=0)
+    return replace(
+        message,
+        said=spoken(message.role, whole.cue, blocks),
+        tokens=whole.tokens + (whole.reasoning if own else 0),
+        flat=pricing.flat(blocks),
+        cue=whole.cue,
+        cue_tokens=whole.cue_tokens,
+    )
+
+
+def unsigned(message: Message) -> Message:
+    """A message whose reasoning is forgotten: other words than those that it was signed with stand there."""
+    whole = message.signed
+    return replace(message, cue=whole.cue, cue_tokens=whole.cue_tokens, signed=None) if whole else message
+
+
+def sent_to(state: Conversation, model: Model, version: int = 0) -> Conversation:
+    """The conversation as that model is sent it; its price too is another when there is reasoning in it."""
+    if model == state.model or not state.signed:
+        return state if model == state.model else replace(state, model=model)
+    moved = replace(state, model=model, shown=None, revision=version or state.revision)
+    return summed(moved, [addressed(one, model) for one in state.messages])
 
 
 def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> Conversation:

@@ -36,7 +36,10 @@ from rewake.events import (
 from rewake.projections import pricing
 from rewake.projections.calibration import REJECTED_ALIKE, after_rejected, estimate, judged, meter
 from rewake.projections.conversation import flat_price, price
+from rewake.projections.plan import shown
 from rewake.projections.turns import Turn
+
+DROPPED = "the provider dropped part of the input"
 
 
 def first_request(state: Agent) -> list[Event]:
@@ -67,23 +70,22 @@ def request(state: Agent) -> InferenceRequested:
 
 
 def priced(state: Agent, turn: Turn) -> tuple[Tokens, Tokens]:
-    """The plan as it was compiled, every message that came after it, and what the request sends beside them.
+    """What the plan shows, as it is by now, every message that came after it, and what the request sends beside them.
 
     Also the part of that price that no multiplier is for.
     """
     compiled = turn.compiled
     if compiled is None:
         return 0, 0
-    start, stop = planned_to(state, turn), len(state.conversation.messages)
-    beside, later = overhead(state, turn, compiled.note), price(state.conversation, start, stop)
-    flat = compiled.flat + flat_price(state.conversation, start, stop) + beside.flat
-    return compiled.price + later + beside.total, flat
-
-
-def planned_to(state: Agent, turn: Turn) -> int:
-    """The place after the last message that the turn's plan covers."""
-    plan = turn.compiled.plan if turn.compiled else ()
-    return state.conversation.places[plan[-1].last] + 1 if plan else 0
+    beside = overhead(state, turn, compiled.note)
+    taken, flat = beside.total, beside.flat
+    for start, stop, summaries in shown(state.conversation, state.compression, compiled.plan):
+        if summaries:
+            taken += sum(one.tokens for one in summaries)
+        else:
+            taken += price(state.conversation, start, stop)
+            flat += flat_price(state.conversation, start, stop)
+    return taken, flat
 
 
 def request_digest(state: Agent, turn: Turn) -> str:
@@ -152,7 +154,7 @@ def after_answer(state: Agent, answer: InferenceCompleted) -> list[Event]:
     looping = bool(calls) and state.turn.step > state.live.max_rounds
     if looping:
         blocks = tuple(block for block in blocks if not isinstance(block, ToolCall))
-    events: list[Event] = [*said(state, blocks), *sampled(state, answer)]
+    events: list[Event] = [*said(state, answer, blocks), *sampled(state, answer)]
     if looping:
         text = f"the model asked for tools in {state.turn.step} rounds; {state.live.max_rounds} are allowed"
         return [*events, *exhausted(state, Failure("tool_loop", text))]
@@ -161,11 +163,20 @@ def after_answer(state: Agent, answer: InferenceCompleted) -> list[Event]:
     return [*events, *completed(state, answer.stop_reason)]
 
 
-def said(state: Agent, blocks: tuple[AnyBlock, ...]) -> list[Event]:
+def said(state: Agent, answer: InferenceCompleted, blocks: tuple[AnyBlock, ...]) -> list[Event]:
     """The answer as a message. One that says nothing is none: no request may have it."""
-    turn = replaced(state.turn)
+    turn, encoding = replaced(state.turn), state.live.encoding
     blocks = begun(prefill(turn)[0], blocks)
-    return [message(state, turn, blocks)] if any(says(block) for block in blocks) else []
+    if not any(says(block) for block in blocks):
+        return []
+    if not any(isinstance(block, Reasoning) for block in blocks):
+        return [message(state, turn, blocks)]
+    signed = [block for block in blocks if isinstance(block, Reasoning) and block.signature]
+    reasoning = pricing.price_all(signed, encoding)
+    sent = [block for block in blocks if not isinstance(block, Reasoning)]
+    tokens = reasoning + pricing.price_all(sent, encoding)
+    by = {"reasoning": reasoning, "provider": answer.provider, "model": answer.model}
+    return [replace(message(state, turn, blocks), tokens=tokens, **by)]
 
 
 def kept(state: Agent, failure: InferenceFailed) -> list[Event]:
@@ -244,6 +255,8 @@ def sampled(state: Agent, answer: InferenceCompleted) -> list[Event]:
         flat=turn.last_flat,
         digest=live.overhead_digest,
     )
+    if used.dropped_input:
+        return [replace(sample, accepted=False, why=DROPPED, dropped=True)]
     accepted, why = judged(learned, sample)
     if accepted:
         return [sample]

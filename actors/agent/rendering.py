@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from msgspec.structs import replace
+
 from rewake.actors.agent.state import Agent
 from rewake.actors.providers.base import Request
 from rewake.events import InferenceRequested, Message, Settings, Text, Tokens
 from rewake.projections.compression import Summary
-from rewake.projections.conversation import Conversation
+from rewake.projections.conversation import Conversation, sent_to
 from rewake.projections.plan import shown
 from rewake.projections.pricing import count_tokens
 from rewake.projections.turns import Turn
@@ -19,8 +21,11 @@ SUMMARY = "[Summary of earlier messages]\n"
 
 
 def render(state: Agent, call: InferenceRequested) -> Request:
-    """The whole request of an open call, from the recorded plan."""
-    turn, live = state.turn, state.live
+    """The whole request of an open call, from the recorded plan, with the settings and for the model that it was ordered
+    with: a later start may have others.
+    """
+    turn, live = state.turn, state.asked or state.live
+    state = replace(state, conversation=sent_to(state.conversation, (call.provider, call.model)))
     return Request(
         agent=state.name,
         purpose="turn",
@@ -50,10 +55,10 @@ def with_injection(system: str, injected: str) -> str:
 
 def cue(state: Agent, turn: Turn) -> tuple[str, Tokens]:
     """The request-only user line that the request ends on, and its price: when it would end on the agent's own words."""
-    messages = state.conversation.messages
     if turn.cue and turn.opening:
         return turn.cue, turn.cue_tokens
-    if messages and messages[-1].role != "assistant":
+    last = next((one for one in reversed(state.conversation.messages) if one.said), None)
+    if last is not None and last.role != "assistant":
         return "", 0
     return CONTINUE, count_tokens(CONTINUE, state.live.encoding)
 

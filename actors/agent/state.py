@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rewake.events import Event, Overhead, Recorded, Settings
+from rewake.events import Event, InferenceRequested, Overhead, Recorded, Settings
 from rewake.projections import (
     backlog,
     calibration,
@@ -28,7 +28,9 @@ from rewake.projections.plan import Plan, Refusal
 
 
 class Agent(Struct, frozen=True, gc=False):
-    """An agent's whole state. `version` is that of its stream; `compression` is its drain's, `host` the process's."""
+    """An agent's whole state. `version` is that of its stream; `compression` is its drain's, `host` the process's; `asked`
+    are the settings that the newest request was made with.
+    """
 
     name: str
     version: int = 0
@@ -42,6 +44,7 @@ class Agent(Struct, frozen=True, gc=False):
     undo: undo.Undo = undo.Undo()
     compression: compression.Compression = compression.Compression()
     host: host.Host = host.Host()
+    asked: Settings | None = None
 
     @property
     def live(self) -> Settings:
@@ -92,6 +95,8 @@ def evolve(state: Agent, recorded: Recorded) -> Agent:
     changes: dict[str, Any] = {name: fold(getattr(state, name), recorded) for name, fold in folds(recorded)}
     if recorded.stream == state.stream:
         changes["version"] = recorded.version
+        if type(recorded.event) is InferenceRequested:
+            changes["asked"] = state.settings.live
     return replace(state, **changes) if changes else state
 
 
