@@ -146,6 +146,7 @@ def test_contexts_raise_where_they_are_made():
         Context(prefill="  ")
 
 
+@pytest.mark.scenario("C-25")
 def test_a_silent_turn_ends_on_its_separator_with_what_context_gives_before_it(simulate: Simulate):
     sim = simulate(
         [call_tool("look", {"what": "a"}), reply("done"), reply("ok")],

@@ -9,10 +9,22 @@ from typing import Any
 import pytest
 
 from rewake.actors import AgentConfig, tool
-from rewake.actors.providers import Request, reply
+from rewake.actors.agent.rendering import render
+from rewake.actors.agent.state import evolve
+from rewake.actors.providers import Request, reply, slow
 from rewake.actors.providers.base import Reply
 from rewake.actors.simulation import Simulation
-from rewake.events import AnyBlock, CalibrationSampled, InferenceCompleted, Reasoning, Text, ToolCall, Usage
+from rewake.events import (
+    AnyBlock,
+    CalibrationSampled,
+    InferenceCompleted,
+    Reasoning,
+    Recorded,
+    SettingChanged,
+    Text,
+    ToolCall,
+    Usage,
+)
 from rewake.projections import calibration
 from rewake.projections.calibration import Meter
 from rewake.projections.pricing import price
@@ -123,21 +135,36 @@ def test_nobody_is_sent_reasoning_that_nobody_signed(simulate: Simulate):
     assert [type(one).__name__ for one in rows] == ["Reasoning", "Reasoning", "Reasoning", "Text"]
 
 
-def test_a_restart_with_another_model_asks_the_old_one_as_it_was_ordered(simulate: Simulate):
-    """Or orders anew: never one model's reasoning in a request to the other."""
-    for kind in ("inference_requested", "tool_returned", "inference_completed", "message_added"):
-        sim = simulate(thinks, tools=(look,))
-        sim.push("ada", "one")
-        sim.run_until_idle()
-        sim.crash_at(kind, when="after")
-        sim.push("ada", "two")
-        if not sim.crashed:
-            sim.run()
-        sim.restart(agents=[AgentConfig(name="ada", model="other", tools=(look,), system="Be brief.")])
-        sim.run_until_idle()
-        assert sim.kinds("ada")[-1] == "turn_completed"
-        for request in sim.provider.requests:
-            assert {one.text.split()[0] for one in reasoning(request)} <= {request.model}
+@pytest.mark.parametrize("kind", ["inference_requested", "tool_returned", "inference_completed"])
+def test_a_restart_with_another_model_sends_neither_the_others_reasoning(simulate: Simulate, kind: str):
+    sim = simulate(thinks, tools=(look,))
+    sim.push("ada", "one")
+    sim.run_until_idle()
+    sim.crash_at(kind, when="after")
+    sim.push("ada", "two")
+    sim.run()
+    sim.restart(agents=[AgentConfig(name="ada", model="other", tools=(look,), system="Be brief.")])
+    sim.run_until_idle()
+    assert sim.kinds("ada")[-1] == "turn_completed"
+    for request in sim.provider.requests:
+        assert {one.text.split()[0] for one in reasoning(request)} <= {request.model}
+
+
+def test_a_call_is_rendered_as_it_was_ordered_whatever_is_configured_before_it_is_sent(simulate: Simulate):
+    """A setting that changes in the append that orders the call, say: its price and its model stand."""
+    sim = simulate(lambda request: slow(thinks(request), seconds=5), tools=(look,))
+    sim.push("ada", "one")
+    sim.advance(seconds=6)
+    state = sim.agent("ada")
+    call = state.turn.call
+    assert call is not None
+    ordered = render(state, call)
+    assert len(reasoning(ordered)) == 1
+    for name, value in (("model", "other"), ("system", "Be brief."), ("tools", ())):
+        change = SettingChanged(name, None, value, agent="ada")
+        state = evolve(state, Recorded(0, sim.now, "agent/ada", state.version + 1, None, 0, change))
+    assert state.live.model == "other"
+    assert render(state, call) == ordered
 
 
 @pytest.mark.scenario("C-26")
