@@ -22,7 +22,7 @@ from rewake.events import (
 )
 from rewake.projections import backlog, compression
 from rewake.projections.conversation import Conversation
-from rewake.projections.conversation import Message as Said
+from rewake.projections.messages import Message as Said
 from rewake.projections.pricing import count_tokens
 
 INSTRUCTION = (

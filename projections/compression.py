@@ -29,8 +29,9 @@ from rewake.events import (
     Tokens,
     Work,
 )
-from rewake.projections.conversation import Conversation, Message, closes, digest, price
+from rewake.projections.conversation import Conversation, closes, digest, price
 from rewake.projections.maps import without
+from rewake.projections.messages import Message
 
 NAME = "compression"
 KINDS: frozenset[type[Event]] = frozenset(

@@ -32,7 +32,8 @@ from rewake.events import (
 from rewake.events.messages import AnyBlock, Role
 from rewake.projections import backlog, compression, conversation
 from rewake.projections.compression import Summary, head_end
-from rewake.projections.conversation import Message, closes, digest
+from rewake.projections.conversation import closes, digest
+from rewake.projections.messages import Message
 from rewake.projections.plan import Bounds, Plan, Refusal, bounds, plan, shown
 
 SETTINGS = Settings(name="ada", model="m", context_budget_tokens=5_096, recent_window_tokens=100)
