@@ -24,6 +24,8 @@ LIVING = frozenset(
         "physical_window_tokens",
         "recent_window_tokens",
         "head_window_tokens",
+        "compression_window_tokens",
+        "transition_pace_tokens",
         "model",
         "provider",
         "max_tokens",
@@ -35,7 +37,6 @@ UNUSED: dict[str, Any] = {
     "tool_result_guard": False,
     "hold_stall_after": None,
     "compaction_reserve_tokens": None,
-    "transition_pace_tokens": 16_000,
 }
 """Settings that nothing reads yet, with the one value that they may have."""
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rewake.actors.agent.commands import Configure, Push, ReleaseQuarantine, Rouse
+from rewake.actors.agent.previewing import preview
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Command
 from rewake.actors.config import (
@@ -19,6 +20,7 @@ from rewake.actors.config import (
     Providers,
     RuntimeOptions,
     all_providers,
+    check_budget,
     resolve,
 )
 from rewake.actors.contents import Content, blocks_of, text_or_none
@@ -52,6 +54,7 @@ from rewake.events import (
 )
 from rewake.events.turns import TurnEnd
 from rewake.projections import pricing
+from rewake.projections.plan import Plan, Refusal
 from rewake.projections.wakes import ending, known
 
 T = TypeVar("T")
@@ -229,19 +232,34 @@ class Surface(ABC):
         allow_infeasible: bool = False,
         by: str | None = None,
         **changes: Any,
-    ) -> None:
-        """Change settings of a living agent: its budget, its windows, `model`, `provider` and `max_tokens`.
+    ) -> Plan | Refusal:
+        """Change settings of a living agent: its budget, its windows, the pace, `model`, `provider` and `max_tokens`.
 
-        A lower budget is made at once with `immediate`, else once the context fits it.
-        Raises InvalidSetting, or BudgetInfeasible where an immediate cut would refuse the present context
+        A lower budget is come down to compile by compile, with `immediate` at once. The answer is that of `preview`
+        afterwards. Raises InvalidSetting, or BudgetInfeasible where an immediate cut would refuse the present context
         (`allow_infeasible=True` makes it all the same); then nothing was appended.
         """
         state = self._agent(agent)
+        given = self._checked(state, changes)
+        return preview(self._ask(state.stream, Configure(given, immediate, allow_infeasible, by)).state)
+
+    def preview(self, agent: str, **settings: Any) -> Plan | Refusal:
+        """What the agent's next compile would give, had these settings been changed at once; nothing is committed.
+
+        `fits` says whether there would be a request. `tokens` is what its history takes, `room`, `bound` and `window_room`
+        what there is for it, `bounds.overhead` what goes beside it; `live_room` is what the present budget leaves,
+        `target_room` what the one leaves that is asked for. Raises InvalidSetting.
+        """
+        state = self._agent(agent)
+        return preview(state, self._checked(state, settings))
+
+    def _checked(self, state: Agent, changes: dict[str, Any]) -> dict[str, Any]:
+        """Settings from outside as they are recorded. Raises InvalidSetting."""
         given = checked(state, changes)
         if "model" in given or "provider" in given:
             named = given.get("provider")
             given["provider"] = resolve(self.providers, given.get("model", state.live.model), named).name
-        self._ask(state.stream, Configure(given, immediate, allow_infeasible, by))
+        return given
 
     def release_quarantine(self, agent: str, *, by: str | None = None) -> int:
         """What compression gave up of an agent's history is tried again; how many pieces of work that are."""
@@ -339,4 +357,7 @@ def checked(state: Agent, changes: dict[str, Any]) -> dict[str, Any]:
             raise InvalidSetting(name, value, f"{why}; these can: {', '.join(sorted(LIVING))}")
     present = {name: getattr(live, name) for name in LIVING}
     AgentConfig(name=live.name, **(present | changes))
+    target = state.settings.target
+    if target is not None and "context_budget_tokens" not in changes and "max_tokens" in changes:
+        check_budget(target, changes["max_tokens"])
     return dict(changes)

@@ -79,14 +79,15 @@ class AgentDisposed(AgentEvent, frozen=True, tag="agent_disposed"):
 
 
 class SettingChanged(AgentEvent, frozen=True, tag="setting_changed"):
-    """One setting has another value: by an operator (`immediate`, `paced`) or by the configuration of a later start.
+    """One setting has another value: by an operator (`immediate`) or by the configuration of a later start (`config`).
 
-    With `more` others of the same change come next: nothing follows from it before the last of them.
+    `paced` sets the target that the live budget is to come down to, each `step` is the live budget's on the way to it.
+    With `more` what belongs to the same change comes next: nothing follows from it before the last of that.
     """
 
     name: str
     old: Any
     new: Any
-    path: Literal["immediate", "paced", "config"] = "immediate"
+    path: Literal["immediate", "paced", "step", "config"] = "immediate"
     by: str | None = None
     more: bool = False

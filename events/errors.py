@@ -65,24 +65,44 @@ class UnknownAgent(RewakeError):
 
 
 class BudgetInfeasible(RewakeError):
-    """The history does not fit the budget asked for: `tokens` against `room`.
+    """The context does not fit the settings asked for, in tokens: it takes `tokens`, of which `mandatory` must stay.
 
-    `allow_infeasible=True` makes the cut all the same.
+    The budget would leave `room` (`bound` with grace), the window `window_room` (None without one); `binding` is the one
+    that is too small. `allow_infeasible=True` makes the cut all the same.
     """
 
     agent: str
     tokens: int
     room: int
     bound: int
+    window_room: int | None
+    binding: str
+    mandatory: int
 
-    def __init__(self, agent: str, tokens: int, room: int, bound: int) -> None:
+    def __init__(
+        self,
+        agent: str,
+        tokens: int,
+        room: int,
+        bound: int,
+        *,
+        window_room: int | None = None,
+        binding: str = "budget",
+        mandatory: int = 0,
+    ) -> None:
+        left = f"the budget would leave room for {room:,} (at most {bound:,} with grace)"
+        if binding == "window" and window_room is not None:
+            left = f"the window would leave room for {window_room:,}"
         super().__init__(
-            f"{agent}: the context takes {tokens:,} tokens, the budget would leave room for {room:,} "
-            f"(at most {bound:,} with grace); allow_infeasible=True cuts it all the same",
+            f"{agent}: the context takes {tokens:,} tokens, {mandatory:,} of them must stay, {left}; "
+            "allow_infeasible=True makes the cut all the same",
             agent=agent,
             tokens=tokens,
             room=room,
             bound=bound,
+            window_room=window_room,
+            binding=binding,
+            mandatory=mandatory,
         )
 
 

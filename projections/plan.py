@@ -47,6 +47,8 @@ class Bounds(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The stretches shown, in order, what they take, how many summaries are among them, and what it would rather have
     had.
+
+    `live_room` and `target_room` are told by a preview: what the present budget leaves, and the one that is asked for.
     """
 
     stretches: tuple[Stretch, ...]
@@ -58,14 +60,34 @@ class Plan(Struct, frozen=True):
     price: Tokens = 0
     flat: Tokens = 0
     probe: bool = False
+    live_room: Tokens | None = None
+    target_room: Tokens | None = None
 
     @property
     def fits(self) -> bool:
         return True
 
+    @property
+    def room(self) -> Tokens:
+        """What the budget leaves for the conversation."""
+        return self.bounds.room
+
+    @property
+    def bound(self) -> Tokens:
+        """The room with its grace."""
+        return self.bounds.bound
+
+    @property
+    def window_room(self) -> Tokens | None:
+        """What the window leaves for the history; None without one."""
+        return self.bounds.window_room
+
 
 class Refusal(Struct, frozen=True):
-    """It does not fit: by how much, what must stay, and whether summaries that could still be made would help."""
+    """It does not fit: by how much, what must stay, and whether summaries that could still be made would help.
+
+    `live_room` and `target_room` as in a Plan.
+    """
 
     why: str
     tokens: Tokens
@@ -74,10 +96,27 @@ class Refusal(Struct, frozen=True):
     shortfall: Tokens
     compressible: bool
     demand: tuple[Stretch, ...] = ()
+    live_room: Tokens | None = None
+    target_room: Tokens | None = None
 
     @property
     def fits(self) -> bool:
         return False
+
+    @property
+    def room(self) -> Tokens:
+        """What the budget leaves for the conversation."""
+        return self.bounds.room
+
+    @property
+    def bound(self) -> Tokens:
+        """The room with its grace."""
+        return self.bounds.bound
+
+    @property
+    def window_room(self) -> Tokens | None:
+        """What the window leaves for the history; None without one."""
+        return self.bounds.window_room
 
 
 def bounds(settings: Settings, overhead: Overhead, multiplier: float = 1.0, offset: float = 0.0) -> Bounds:

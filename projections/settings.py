@@ -22,8 +22,8 @@ DEFAULT_ROOM: Tokens = 96_000
 class AgentSettings(Struct, frozen=True):
     """`live` is what decisions read, `configured` what the last start asked for; `revision` the version of the last change.
 
-    `target` is a lower budget that the live one gives way to once the context fits it. `own` are the live settings without
-    what is built in; None: there is nothing, since no result was too long to be shown whole.
+    `target` is a lower budget that the live one comes down to, compile by compile, as summaries make the context fit. `own`
+    are the live settings without what is built in; None: there is nothing, since no result was too long to be shown whole.
     """
 
     live: Settings | None = None
@@ -48,7 +48,9 @@ def evolve(state: AgentSettings, recorded: Recorded) -> AgentSettings:
             return replace(state, target=new, revision=recorded.version)
         case SettingChanged(name, _, new, path) if state.live and state.configured:
             configured = changed(state.configured, name, new) if path == "config" else state.configured
-            target = None if name == "context_budget_tokens" else state.target
+            target = state.target
+            if name == "context_budget_tokens" and not (path == "step" and new != target):
+                target = None
             own = changed(state.own or state.live, name, new)
             live, own = (offering(own), own) if state.own else (own, None)
             return replace(state, live=live, configured=configured, target=target, own=own, revision=recorded.version)

@@ -18,7 +18,9 @@ from rewake.actors.agent.calling import (
 from rewake.actors.agent.commands import Answered, Configure, Failed, Prepared, Push, Returned, Rouse, Start
 from rewake.actors.agent.configuring import configured, started
 from rewake.actors.agent.holding import after_refusal, due, look, looked
+from rewake.actors.agent.pacing import reached
 from rewake.actors.agent.planning import compile
+from rewake.actors.agent.previewing import coming
 from rewake.actors.agent.rendering import render
 from rewake.actors.agent.retrying import wait_or_end
 from rewake.actors.agent.state import Agent, evolve
@@ -137,6 +139,8 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return []
         case SettingChanged() if asking(state) and not asks(state):
             return start(state)
+        case SettingChanged() if made := reached(state, coming(state)):
+            return [made]
         case MessageAdded(woke=True):
             return []
         case MessageAdded() | MessageEdited() | MessageRemoved() | SettingChanged():

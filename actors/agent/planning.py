@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec.structs import replace
-
+from rewake.actors.agent.pacing import step, stepped
 from rewake.actors.agent.rendering import cue, prefill
 from rewake.actors.agent.state import Agent, planned
-from rewake.events import Compiled, Event, Millis, Overhead, Refused, SettingChanged, Tokens
+from rewake.events import Compiled, Event, Millis, Overhead, Refused, Tokens
 from rewake.projections.calibration import meter
 from rewake.projections.holds import Hold
 from rewake.projections.plan import Plan, Refusal
@@ -19,9 +16,10 @@ from rewake.projections.turns import Turn
 def compile(state: Agent) -> list[Event]:
     """The plan of the running turn's next request, committed; or why there is none."""
     turn, text = state.turn, note(state.holds.over)
-    if reached := target_reached(state, overhead(state, turn, text)):
-        return [reached[0], compiled(state, turn, reached[1], text)]
-    match planned(state, overhead(state, turn, text)):
+    beside = overhead(state, turn, text)
+    if made := step(state, beside):
+        return [stepped(state, made.budget, more=True), compiled(state, turn, made.plan, text)]
+    match planned(state, beside):
         case Plan() as plan:
             return [compiled(state, turn, plan, text)]
         case Refusal() as refusal:
@@ -104,18 +102,3 @@ def room_of(refusal: Refused) -> Tokens:
 def spoken(wait_ms: Millis) -> str:
     """A wait in whole minutes rounded down, in seconds under one minute."""
     return f"{wait_ms // 60_000} min" if wait_ms >= 60_000 else f"{wait_ms // 1_000} s"
-
-
-def target_reached(state: Agent, beside: Overhead) -> tuple[SettingChanged, Plan] | None:
-    """A paced lowering of the budget is made once the context fits it."""
-    wanted = state.settings.target
-    if wanted is None:
-        return None
-    plan = trial(state, beside, context_budget_tokens=wanted)
-    change = SettingChanged("context_budget_tokens", state.live.context_budget_tokens, wanted)
-    return (change, plan) if isinstance(plan, Plan) else None
-
-
-def trial(state: Agent, beside: Overhead, **changes: Any) -> Plan | Refusal:
-    """What a compile would give with other settings."""
-    return planned(state, beside, replace(state.live, **changes))
