@@ -48,11 +48,10 @@ def evolve(state: AgentSettings, recorded: Recorded) -> AgentSettings:
             return replace(state, target=new, revision=recorded.version)
         case SettingChanged(name, _, new, path) if state.live and state.configured:
             configured = changed(state.configured, name, new) if path == "config" else state.configured
-            target = state.target
-            if name == "context_budget_tokens" and not (path == "step" and new != target):
-                target = None
             own = changed(state.own or state.live, name, new)
             live, own = (offering(own), own) if state.own else (own, None)
+            kept = path == "step" or name != "context_budget_tokens"
+            target = state.target if kept and (state.target or 0) < budget(live) else None
             return replace(state, live=live, configured=configured, target=target, own=own, revision=recorded.version)
         case ToolReturned(excerpt_chars=cut) if cut and state.live and not state.own:
             return replace(state, live=offering(state.live), own=state.live, revision=recorded.version)

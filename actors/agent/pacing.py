@@ -43,13 +43,13 @@ def step(state: Agent, beside: Overhead) -> Step | None:
         return trial(state, beside, budget)
 
     now, last = at(live), at(wanted)
-    if isinstance(last, Plan) and (wanted >= live or slow(state, now, last)):
+    if isinstance(last, Plan) and slow(state, now, last):
         return Step(wanted, last)
 
     def may(plan: Plan | Refusal) -> bool:
         return isinstance(plan, Plan) and (isinstance(last, Plan) or has_room(plan))
 
-    if wanted >= live or not may(now):
+    if not may(now):
         return None
     budget = lowest(wanted, live, lambda budget: may(at(budget)) and slow(state, now, at(budget)))
     stays = shows(at(budget)) == shows(now) and (budget == live or not reread(state, at(budget)))
