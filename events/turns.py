@@ -11,7 +11,10 @@ from rewake.events.messages import Message
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Why a start or a call did not succeed. `kind` is one of the error policy's, `type` the exception's own name."""
+    """Why a start or a call did not succeed. `kind` is one of the error policy's, `type` the exception's own name.
+
+    `counted` is what the provider says that the input of a request too long was, `limit` what it takes.
+    """
 
     kind: str
     message: str
@@ -19,6 +22,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     type: str = ""
     status: int | None = None
     retry_after_ms: Millis | None = None
+    counted: Tokens | None = None
+    limit: Tokens | None = None
 
     @property
     def told(self) -> str:

@@ -217,7 +217,7 @@ def step(turn: Turn, recorded: Recorded) -> Turn:
         case InferenceCompleted() if turn.call:
             return answered(turn, turn.call, event)
         case InferenceFailed(_, error):
-            return replace(turn, stage="failed", call=None, failures=turn.failures + 1, error=error)
+            return replace(counted(turn, error), stage="failed", call=None, failures=turn.failures + 1, error=error)
         case InferenceInterrupted():
             return replace(turn, stage="failed", call=None)
         case RetryScheduled():
@@ -261,6 +261,13 @@ def answered(turn: Turn, call: InferenceRequested, event: InferenceCompleted) ->
         last_payload=call.payload,
         last_flat=call.flat,
     )
+
+
+def counted(turn: Turn, error: Failure) -> Turn:
+    """The turn with what the provider counted of a request that it refused."""
+    if error.counted is None or turn.call is None:
+        return turn
+    return replace(turn, last_counted=error.counted, last_payload=turn.call.payload, last_flat=turn.call.flat)
 
 
 def ended(state: Turns, turn: Turn, recorded: Recorded) -> Turns:

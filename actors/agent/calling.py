@@ -32,6 +32,7 @@ from rewake.events import (
     TurnCompleted,
     TurnPrepared,
     UndoPoint,
+    Usage,
 )
 from rewake.projections import pricing
 from rewake.projections.calibration import REJECTED_ALIKE, after_rejected, estimate, judged, meter
@@ -235,17 +236,19 @@ def completed(state: Agent, stop_reason: str) -> list[Event]:
     return [*usage(state), TurnCompleted(state.turn.id, stop_reason)]
 
 
-def sampled(state: Agent, answer: InferenceCompleted) -> list[Event]:
-    """What the provider counted, beside what we had priced; whether the calibration takes it, and why not."""
-    used = answer.usage
+def sampled(state: Agent, call: InferenceCompleted | InferenceFailed) -> list[Event]:
+    """What the provider counted of a call, answered or refused as too long, beside what we had priced; whether the
+    calibration takes it, and why not.
+    """
+    used = Usage(call.error.counted or 0, 0) if isinstance(call, InferenceFailed) else call.usage
     if used is None or not used.input:
         return []
     live, turn = state.live, state.turn
     learned = meter(state.calibration, live)
     sample = CalibrationSampled(
-        answer.call,
-        answer.provider,
-        answer.model,
+        call.call,
+        call.provider,
+        call.model,
         live.encoding,
         pricing.VERSION,
         turn.last_payload,
@@ -273,4 +276,5 @@ def off(state: Agent, sample: CalibrationSampled) -> Alerted:
 
 def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) -> list[Event]:
     """What had come of an answer is kept, and the turn goes on from there; then the error policy's answer."""
-    return [*kept(state, failure), *wait_or_end(state, recorded.at, failure.error, failure.retry_ms)]
+    events = [*sampled(state, failure), *kept(state, failure)]
+    return [*events, *wait_or_end(state, recorded.at, failure.error, failure.retry_ms)]

@@ -175,6 +175,8 @@ def failure_of(error: BaseException) -> Failure:
         type=type(error).__name__,
         status=error.status if known else None,
         retry_after_ms=waited(error.retry_after) if known else None,
+        counted=error.counted if isinstance(error, ContextOverflow) else None,
+        limit=error.limit if isinstance(error, ContextOverflow) else None,
     )
 
 

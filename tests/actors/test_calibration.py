@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rewake.actors import AgentConfig, tool
-from rewake.actors.providers import Request, ScriptedProvider, reply
+from rewake.actors.providers import Request, ScriptedProvider, overflow, reply
 from rewake.actors.simulation import Simulation
-from rewake.events import CalibrationSampled, Compiled, Image, Overhead, Refused, Settings, Text
+from rewake.events import CalibrationSampled, Compiled, Image, InferenceFailed, Overhead, Refused, Settings, Text
 from rewake.projections import calibration
 from rewake.projections.calibration import Meter
 from rewake.projections.plan import bounds
@@ -106,6 +106,38 @@ def test_a_provider_that_counts_half_as_much_again_refuses_nothing_after_its_fir
     assert "inference_failed" not in sim.kinds()
     assert "compressed" in sim.kinds()
     assert learned(sim).multiplier == pytest.approx(1.5, abs=0.01)
+
+
+def test_a_refusal_that_states_its_count_is_a_sample():
+    """The probe is refused; what the provider says it counted settles the multiplier, and the next turn fits."""
+    sim = simulated(
+        lambda request, priced: round(priced * 1.5),
+        max_tokens=500,
+        physical_window_tokens=8_000,
+        provider_window=8_000,
+        target_chunk_tokens=500,
+    )
+    assert ask(sim, 5_500) is None
+    (sample,) = all_of(sim, CalibrationSampled)
+    (failed,) = all_of(sim, InferenceFailed)
+    assert (sample.priced, sample.counted, sample.accepted) == (5_500, 8_250, True)
+    assert (sample.call, failed.error.counted, failed.error.limit) == (failed.call, 8_250, 8_000)
+    assert (learned(sim).multiplier, learned(sim).accepted) == (1.5, 1)
+    assert ask(sim, 400) == "yes"
+    assert len(all_of(sim, InferenceFailed)) == 1
+    assert len(all_of(sim, CalibrationSampled)) == 2
+
+
+def test_a_refusal_that_states_no_count_or_one_that_can_not_be_teaches_nothing():
+    said = [overflow(), overflow(50_000, 8_000)]
+    config = AgentConfig(name="ada", model="m", physical_window_tokens=8_000)
+    sim = Simulation(agents=[config], provider=ScriptedProvider(said))
+    assert ask(sim) is None
+    assert not all_of(sim, CalibrationSampled)
+    assert ask(sim) is None
+    (sample,) = all_of(sim, CalibrationSampled)
+    assert not sample.accepted
+    assert (learned(sim).multiplier, learned(sim).provisional) == (1.0, True)
 
 
 @pytest.mark.scenario("C-11")
