@@ -38,7 +38,9 @@ Bound = Literal["budget", "window"]
 
 
 class Compiled(AgentEvent, frozen=True, tag="compiled"):
-    """The context fits. `plan` and `note` are enough to render the same request from the log.
+    """The context fits; or it is that of a turn that has had an answer, which goes on all the same.
+
+    `plan` and `note` are enough to render the same request from the log.
 
     `room` is what the budget leaves for the conversation, `tokens` what the plan takes of it. `folded` is how many summaries
     this plan shows, with those that they were merged from: it grows with every raise. `demand` are the stretches it would

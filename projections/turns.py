@@ -137,7 +137,7 @@ def initial() -> Turns:
 def evolve(state: Turns, recorded: Recorded) -> Turns:
     event = recorded.event
     if isinstance(event, TurnStarted):
-        return replace(state, running=started(state.held, event, recorded.at), held=None)
+        return replace(state, running=started(state, event, recorded.at), held=None)
     turn = state.running
     if turn is None:
         return ended(state, state.held, recorded) if type(event) in TURN_ENDS and state.held else state
@@ -166,17 +166,19 @@ def rows(state: Turns) -> list[dict[str, Any]]:
     return past + alive
 
 
-def started(held: Turn | None, event: TurnStarted, at: Millis) -> Turn:
-    """A fresh turn; or the one that was held, with what it had done."""
-    if held and held.id == event.turn:
+def started(state: Turns, event: TurnStarted, at: Millis) -> Turn:
+    """A fresh turn; or the one that was held, or has outgrown its plan, with what it had done."""
+    before = state.held or state.running
+    goes_on = before is state.running
+    if before and before.id == event.turn:
         return replace(
-            held,
+            before,
             attempt=event.attempt,
             wakes=event.wakes,
             stage="starting",
             failures=0,
-            admitted=False,
-            prepared=None,
+            admitted=before.admitted and goes_on,
+            prepared=before.prepared if goes_on else None,
             trigger=event.trigger,
             channel=event.channel,
             addressed=event.addressed,

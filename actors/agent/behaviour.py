@@ -18,6 +18,7 @@ from rewake.actors.agent.calling import (
 from rewake.actors.agent.commands import Answered, Configure, Failed, Prepared, Push, Returned, Rouse, Start
 from rewake.actors.agent.configuring import configured, started
 from rewake.actors.agent.holding import after_refusal, due, look, looked
+from rewake.actors.agent.outgrowing import outgrown
 from rewake.actors.agent.pacing import reached
 from rewake.actors.agent.planning import compile
 from rewake.actors.agent.previewing import coming
@@ -148,7 +149,7 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
         case Compressed() | DrainPassed() | Quarantined() | Released():
             return look(state, recorded)
         case TurnStarted():
-            return [] if asks(state) else start(state)
+            return [] if asks(state) and not state.turn.admitted else start(state)
         case TurnPrepared(error=failure, retry_ms=delay) if failure:
             return wait_or_end(state, recorded.at, failure, delay)
         case TurnPrepared(turn, admitted=admitted):
@@ -267,4 +268,6 @@ def after_round(state: Agent) -> list[Event]:
 
 def goes_on(state: Agent) -> list[Event]:
     """The running turn, once what waited for its boundary is placed."""
-    return [request(state)] if state.turn.compiled else compile(state)
+    if not state.turn.compiled:
+        return compile(state)
+    return outgrown(state) or [request(state)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rewake.actors.agent.continuing import regardless
 from rewake.actors.agent.pacing import step, stepped
 from rewake.actors.agent.rendering import cue, prefill
 from rewake.actors.agent.state import Agent, planned
@@ -23,6 +24,8 @@ def compile(state: Agent) -> list[Event]:
         case Plan() as plan:
             return [compiled(state, turn, plan, text)]
         case Refusal() as refusal:
+            if plan := regardless(state, beside, refusal):
+                return [compiled(state, turn, plan, text)]
             return [refused(state, turn, refusal)]
 
 

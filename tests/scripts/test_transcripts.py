@@ -8,9 +8,11 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
+from rewake.actors.config import settings
 from rewake.actors.providers import ScriptedProvider
 from rewake.actors.simulation import Simulation
-from rewake.scripts.recordings import MAX_TOKENS, config, players, transcripts
+from rewake.events import TurnStarted
+from rewake.scripts.recordings import MAX_TOKENS, Player, config, players, transcripts
 from rewake.scripts.transcripts import main
 
 RECORDINGS = Path(__file__).parents[2].parent / "shared" / "data" / "airline_transcripts.jsonl"
@@ -82,3 +84,42 @@ def test_recordings_ten_after_each_other_live_in_rooms_far_too_small_for_them():
         sim.stop()
     assert compressions >= 200
     assert holds >= 50
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3])
+@pytest.mark.skipif(not RECORDINGS.is_file(), reason="the recordings are not part of the repository")
+def test_recordings_live_in_small_windows_without_a_refusal_by_the_provider(factor: float):
+    """Windows of 3,000 to 8,000 that their longest turn alone fits; the provider counts as we price, then more."""
+    compressions, continued = 0, 0
+    for number, player in enumerate(players(transcripts(RECORDINGS)[:25], 5)):
+        window = max(random.Random(number).randint(3_000, 8_000), least(player))
+        if window > 8_000:
+            continue
+        sizes = {"context_budget_tokens": None, "max_tokens": 512, "recent_window_tokens": window // 4}
+        own = replace(config(player), physical_window_tokens=window, **sizes)
+        provider = ScriptedProvider(player.answer, count=lambda _, priced: round(priced * factor), window=window)
+        sim = Simulation(agents=[own], provider=provider, seed=number)
+        for _ in player.rounds:
+            heard = player.next()
+            receipt = sim.push(player.name, heard.said)
+            sim.run_until_idle()
+            result = sim.result(receipt, 0)
+            assert (result.state, result.text) == ("completed", heard.reply), result.why
+        kinds = sim.kinds()
+        assert "inference_failed" not in kinds
+        compressions += kinds.count("compressed")
+        continued += sum(one.attempt > 1 for one in starts(sim))
+        sim.stop()
+    assert compressions >= 50
+    assert continued >= 15
+
+
+def starts(sim: Simulation) -> list[TurnStarted]:
+    return [one.event for one in sim.tail() if isinstance(one.event, TurnStarted)]
+
+
+def least(player: Player) -> int:
+    """A window that the longest turn fits beside the system prompt, the tools, the reply and a summary."""
+    given = settings(config(player), "scripted")
+    longest = max(one.tokens for one in player.rounds)
+    return round(1.3 * (given.system_tokens + given.tools_tokens + longest)) + 512 + 500
