@@ -31,6 +31,7 @@ from rewake.actors.journal import Journal
 from rewake.actors.ports import Ports
 from rewake.actors.reports import Alert, StopReport, owed
 from rewake.actors.shell import Shell
+from rewake.actors.snapshots import Unpacking
 from rewake.actors.surface import Duration, Surface
 from rewake.actors.telling import Delta, Subscription, alert_of
 from rewake.actors.waiting import ANY, Watchers
@@ -124,8 +125,9 @@ class Engine(Surface):
         if self.options.on_alert:
             self._telling.append(Subscription(self._alerting(self.options.on_alert)))
         names = names_of(self._configs, self.log)
+        unpacking = Unpacking()
         for behaviour in behaviours(self._configs, names, self.providers):
-            self._join(behaviour)
+            self._join(behaviour, unpacking)
         options = self.options
         pause = round(options.maintenance_interval * 1_000)
         host, *others = self._shells.values()
@@ -138,7 +140,7 @@ class Engine(Surface):
             with suppress(ActorParked):
                 wait(START_TIMEOUT)
 
-    def _join(self, behaviour: Behaviour[Any]) -> Shell:
+    def _join(self, behaviour: Behaviour[Any], unpacking: Unpacking | None = None) -> Shell:
         """An actor, rebuilt from the log, subscribed before it reads; it does nothing before its `restart`."""
         shell = Shell(behaviour, self)
         self._subscriptions.add(shell)
@@ -146,7 +148,7 @@ class Engine(Surface):
         patience = time.monotonic() + self.options.busy_timeout
         while True:
             try:
-                shell.rise()
+                shell.rise(unpacking)
             except LogFailed as error:
                 if time.monotonic() > patience:
                     raise LogFailed(f"{behaviour.stream} can not be read: {error}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from rewake.actors import snapshots
 from rewake.actors.behaviour import Behaviour, Command, Key, Order, Position, command, consume, fold
+from rewake.actors.snapshots import Unpacking
 from rewake.events import Append, Draft, Log, Millis, Recorded, RewakeError, Snapshot
 from rewake.events.base import kind_of
 
@@ -75,7 +77,7 @@ class Changes:
 class Incarnation(Generic[S]):
     """An actor's state, its feed of followed events, and the orders that it has started."""
 
-    def __init__(self, behaviour: Behaviour[S], log: Log) -> None:
+    def __init__(self, behaviour: Behaviour[S], log: Log, unpacking: Unpacking | None = None) -> None:
         self.behaviour = behaviour
         self.feed: deque[Recorded] = deque()
         self.started: dict[Key, Order] = {}
@@ -83,7 +85,7 @@ class Incarnation(Generic[S]):
         self.singly = 0
         head = log.head()
         self.offered = head
-        self.here, self.saved = recover(behaviour, log, head)
+        self.here, self.saved = recover(behaviour, log, head, unpacking)
         self.feed.extend(followed(behaviour, log, self.here.read, head))
 
     @property
@@ -182,12 +184,16 @@ class Incarnation(Generic[S]):
         return Changes(start, cancel)
 
     def snapshot(self, *, every: int = SNAPSHOT_EVERY) -> Snapshot | None:
-        """The state to keep, when its tail has grown long enough."""
+        """The state to keep, when its tail has grown long enough. None also for one that can not be packed: it is kept in
+        the log alone.
+        """
         if self.here.version - self.saved < every or not self.here.version:
             return None
         self.saved = self.here.version
         here, behaviour = self.here, self.behaviour
-        return Snapshot(self.stream, here.version, here.read, behaviour.code, snapshots.encode(here.state))
+        with suppress(OverflowError):
+            return Snapshot(self.stream, here.version, here.read, behaviour.code, snapshots.encode(here.state))
+        return None
 
 
 def answer(batch: Batch[Any], recorded: Sequence[Recorded]) -> None:
@@ -197,15 +203,19 @@ def answer(batch: Batch[Any], recorded: Sequence[Recorded]) -> None:
             asked.answer(error if error else Answer(tuple(recorded[start:stop]), batch.here.state))
 
 
-def recover(behaviour: Behaviour[S], log: Log, head: int) -> tuple[Position[S], int]:
+def recover(
+    behaviour: Behaviour[S], log: Log, head: int, unpacking: Unpacking | None = None
+) -> tuple[Position[S], int]:
     """Where the actor stood: the newest valid snapshot, its own events after it, and what it had read of the others.
 
-    Also the version of the snapshot taken. One of another code version gives only how far had been read.
+    Also the version of the snapshot taken. One of another code version gives only how far had been read. Actors that are
+    recovered with the same `unpacking` share what their snapshots have in common.
     """
+    unpacking = unpacking or Unpacking()
     here, saved, read = Position(behaviour.initial()), 0, 0
     for snapshot in log.snapshots(behaviour.stream):
         read = max(read, snapshot.read)
-        state = restored(behaviour, snapshot)
+        state = restored(behaviour, snapshot, unpacking)
         if state is not None:
             here, saved = Position(state, snapshot.version, read=snapshot.read), snapshot.version
             break
@@ -219,11 +229,11 @@ def recover(behaviour: Behaviour[S], log: Log, head: int) -> tuple[Position[S], 
     return here, saved
 
 
-def restored(behaviour: Behaviour[S], snapshot: Snapshot) -> S | None:
+def restored(behaviour: Behaviour[S], snapshot: Snapshot, unpacking: Unpacking) -> S | None:
     if snapshot.code != behaviour.code:
         return None
     try:
-        return snapshots.decode(snapshot.state, behaviour.state)
+        return unpacking.decode(snapshot.state, behaviour.state)
     except msgspec.MsgspecError:
         return None
 

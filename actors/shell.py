@@ -15,6 +15,7 @@ from rewake.actors.host import Raised
 from rewake.actors.incarnation import Answer, Asked, Batch, Failed, Incarnation, answer
 from rewake.actors.journal import Journal
 from rewake.actors.scheduling import MOVES
+from rewake.actors.snapshots import Unpacking
 from rewake.actors.worker import Rung
 from rewake.events import Log, LogFailed, Millis, Recorded, RewakeError, StreamConflict, StreamMoved
 from rewake.events.errors import ActorParked, RuntimeStopped
@@ -107,9 +108,9 @@ class Shell(Rung):
         if self.incarnation is not None:
             self.incarnation.behaviour = behaviour
 
-    def rise(self) -> None:
+    def rise(self, unpacking: Unpacking | None = None) -> None:
         """A new incarnation, rebuilt from the log: it begins by taking in that it was restarted."""
-        self.incarnation = Incarnation(self.behaviour, self.house.log)
+        self.incarnation = Incarnation(self.behaviour, self.house.log, unpacking)
         self.state = self.incarnation.state
         self.fresh = True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Callable
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -11,6 +12,12 @@ from immutables import Map
 from pyrsistent import PDeque, PVector, pdeque, pvector
 
 S = TypeVar("S")
+
+LEVEL = 1
+"""How hard a state is packed: it repeats what the log has already, and the quickest level takes most of that away."""
+
+CHUNK = 256
+"""Items of a persistent vector that are encoded together: a longer vector begins with the same bytes."""
 
 
 def plain(value: Any) -> Any:
@@ -24,37 +31,74 @@ def plain(value: Any) -> Any:
     raise NotImplementedError(repr(value))
 
 
-def persistent(wanted: Any, value: Any) -> Any:
-    """A built-in collection as the persistent one that a field is annotated with."""
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if origin is PVector:
-        return pvector(msgspec.convert(value, list[inner[0]], dec_hook=persistent))
-    if origin is PDeque:
-        return pdeque(msgspec.convert(value, list[inner[0]], dec_hook=persistent))
-    if origin is Map:
-        return Map(msgspec.convert(value, dict[inner[0], inner[1]], dec_hook=persistent))
-    raise NotImplementedError(wanted)
+def chunked(value: Any) -> list[bytes]:
+    """A persistent collection as bytes that are decoded by themselves: at once as what it holds, with nothing between."""
+    found = plain(value)
+    if isinstance(found, dict):
+        return [_packer.encode(found)]
+    return [_packer.encode(found[start : start + CHUNK]) for start in range(0, len(found), CHUNK)]
 
 
 _encoder = msgspec.json.Encoder(enc_hook=plain, order="deterministic")
-
-
-LEVEL = 1
-"""How hard a state is packed: it repeats what the log has already, and the quickest level takes most of that away."""
+_packer = msgspec.msgpack.Encoder(enc_hook=chunked, order="deterministic")
 
 
 def encode(state: Any) -> bytes:
-    """A state as packed JSON, the same bytes for equal states."""
-    return zlib.compress(_encoder.encode(state), LEVEL)
+    """A state as packed MessagePack, the same bytes for equal states. Raises OverflowError where it has an integer of more
+    than 64 bits, as a tool's arguments may.
+    """
+    return zlib.compress(_packer.encode(state), LEVEL)
+
+
+class Unpacking:
+    """Decodes states. What one has in common with the one decoded before it, an agent's drain with the agent, is the
+    same object in both.
+    """
+
+    def __init__(self) -> None:
+        self.decoders: dict[Any, Callable[[bytes], Any]] = {}
+        self.former: dict[tuple[Any, bytes], Any] = {}
+        self.found: dict[tuple[Any, bytes], Any] = {}
+
+    def decode(self, state: bytes, type: type[S]) -> S:
+        """The state again. Raises msgspec.DecodeError, or its ValidationError when it is not of that type."""
+        self.former, self.found = self.found, {}
+        try:
+            packed = zlib.decompress(state)
+        except zlib.error as error:
+            raise msgspec.DecodeError(f"not a packed state: {error}") from error
+        return msgspec.msgpack.decode(packed, type=type, dec_hook=self.persistent)
+
+    def persistent(self, wanted: Any, value: Any) -> Any:
+        """The chunks of a collection as the persistent one that a field is annotated with."""
+        origin, inner = get_origin(wanted), get_args(wanted)
+        if origin is Map:
+            (chunk,) = value
+            return self.shared(chunk, wanted, dict[inner[0], inner[1]], Map)
+        items = [one for chunk in value for one in self.shared(chunk, wanted, list[inner[0]], list)]
+        if origin is PVector:
+            return pvector(items)
+        if origin is PDeque:
+            return pdeque(items)
+        raise NotImplementedError(wanted)
+
+    def shared(self, chunk: bytes, wanted: Any, plainly: Any, made: Callable[[Any], Any]) -> Any:
+        key = wanted, chunk
+        found = self.former.get(key)
+        if found is None:
+            found = made(self.decoder(wanted, plainly)(chunk))
+        self.found[key] = found
+        return found
+
+    def decoder(self, wanted: Any, plainly: Any) -> Callable[[bytes], Any]:
+        if (decoder := self.decoders.get(wanted)) is None:
+            decoder = self.decoders[wanted] = msgspec.msgpack.Decoder(plainly, dec_hook=self.persistent).decode
+        return decoder
 
 
 def decode(state: bytes, type: type[S]) -> S:
-    """The state again. Raises msgspec.DecodeError, or its ValidationError when it is not of that type."""
-    try:
-        text = zlib.decompress(state)
-    except zlib.error as error:
-        raise msgspec.DecodeError(f"not a packed state: {error}") from error
-    return msgspec.json.decode(text, type=type, dec_hook=persistent)
+    """One state by itself."""
+    return Unpacking().decode(state, type)
 
 
 def digest(state: Any) -> str:

@@ -152,9 +152,9 @@ def redecided() -> Generator[dict[int, tuple[Log, dict[str, Behaviour[Any]]]]]:
     used: dict[int, tuple[Log, dict[str, Behaviour[Any]]]] = {}
     begin: Callable[..., None] = vars(Incarnation)["__init__"]
 
-    def begun(self: Incarnation[Any], behaviour: Behaviour[Any], log: Log) -> None:
+    def begun(self: Incarnation[Any], behaviour: Behaviour[Any], log: Log, *more: Any) -> None:
         used.setdefault(id(log), (log, {}))[1][behaviour.stream] = behaviour
-        begin(self, behaviour, log)
+        begin(self, behaviour, log, *more)
 
     patched: Any = Incarnation
     patched.__init__ = begun

@@ -309,12 +309,12 @@ def test_a_stream_that_does_not_read_at_the_start(tmp_path: Path, monkeypatch: p
         receipts = [rt.push(name, "hello") for name in ("ada", "bob", "cyd")]
     whole = vars(shell)["Incarnation"]
 
-    def incarnation(behaviour: Any, log: Any) -> Any:
+    def incarnation(behaviour: Any, log: Any, *more: Any) -> Any:
         nonlocal left
         if behaviour.stream == "agent/bob" and left:
             left -= 1
             raise LogFailed("reading failed: busy")
-        return whole(behaviour, log)
+        return whole(behaviour, log, *more)
 
     monkeypatch.setattr(shell, "Incarnation", incarnation)
     rt = Runtime(
