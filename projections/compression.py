@@ -301,7 +301,7 @@ def applies(conversation: Conversation, summary: Summary, place: int) -> bool:
     end = place + len(work.sources)
     if conversation.places.get(work.last, -1) != end - 1:
         return False
-    if conversation.edited.isdisjoint(work.sources):
+    if not conversation.edited or conversation.edited.isdisjoint(work.sources):
         return True
     return digest(conversation.messages[place:end]) == work.digest
 

@@ -144,7 +144,7 @@ def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> 
     messages, places, total, fixed = state.messages, state.places, state.total, state.flat
     for one in entering:
         places = places.set(one.id, len(messages))
-        messages = messages.append(replace(one, before=total, flat_before=fixed) if total else one)
+        messages = messages.append(replace(one, before=total, flat_before=fixed))
         total, fixed = total + one.shown, fixed + one.flat
     return replace(state, messages=messages, places=places, total=total, flat=fixed, revision=version)
 

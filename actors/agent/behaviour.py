@@ -24,6 +24,7 @@ from rewake.actors.agent.planning import compile
 from rewake.actors.agent.previewing import coming
 from rewake.actors.agent.rendering import render
 from rewake.actors.agent.retrying import wait_or_end
+from rewake.actors.agent.sayings import Sayings
 from rewake.actors.agent.state import Agent, evolve
 from rewake.actors.agent.tooling import interrupted, returned, round_of
 from rewake.actors.agent.waking import boundary, mine, next_turn, placing, push, rouse
@@ -85,7 +86,7 @@ def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
         evolve=evolve,
         accept=partial(accept, policy=policy),
         react=react,
-        orders=orders,
+        orders=partial(orders, sayings=Sayings()),
         follows=(
             Follow(f"drain/{name}", compression.KINDS, frozenset({Compressed, DrainPassed, Quarantined, Released})),
             Follow("host", host.KINDS, frozenset({Resumed})),
@@ -178,17 +179,17 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return []
 
 
-def orders(state: Agent) -> Mapping[Key, Order]:
+def orders(state: Agent, sayings: Sayings | None = None) -> Mapping[Key, Order]:
     """What the world is asked for now: the open call, the open tools, the time of a retry, the deadline of a hold."""
     wanted: dict[Key, Order] = {}
     if hold := state.holds.waiting:
         wanted["hold", hold.turn, hold.until] = Timer(hold.until)
     if turn := state.turns.running:
-        wanted.update(turn_orders(state, turn))
+        wanted.update(turn_orders(state, turn, sayings))
     return wanted
 
 
-def turn_orders(state: Agent, turn: Turn) -> Mapping[Key, Order]:
+def turn_orders(state: Agent, turn: Turn, sayings: Sayings | None = None) -> Mapping[Key, Order]:
     live = state.live
     if call := turn.call:
         infer = Infer(
@@ -199,7 +200,7 @@ def turn_orders(state: Agent, turn: Turn) -> Mapping[Key, Order]:
             call.model,
             turn.step == 0,
             live.call_timeout_ms / 1_000,
-            partial(render, state, call),
+            partial(render, state, call, sayings),
         )
         return {("call", call.call): infer}
     if turn.retry:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain
 
 from msgspec.structs import replace
 
+from rewake.actors.agent.sayings import Sayings
 from rewake.actors.agent.state import Agent
 from rewake.actors.providers.base import Request
 from rewake.events import InferenceRequested, Message, Settings, Text, Tokens
@@ -20,9 +20,9 @@ CONTINUE = "[Continue]"
 SUMMARY = "[Summary of earlier messages]\n"
 
 
-def render(state: Agent, call: InferenceRequested) -> Request:
+def render(state: Agent, call: InferenceRequested, sayings: Sayings | None = None) -> Request:
     """The whole request of an open call, from the recorded plan, with the settings and for the model that it was ordered
-    with: a later start may have others.
+    with: a later start may have others. `sayings`: what is known of the request before it.
     """
     turn, live = state.turn, state.asked or state.live
     state = replace(state, conversation=sent_to(state.conversation, (call.provider, call.model)))
@@ -30,7 +30,7 @@ def render(state: Agent, call: InferenceRequested) -> Request:
         agent=state.name,
         purpose="turn",
         system=system(live, turn),
-        messages=tuple(messages(state, turn)),
+        messages=tuple(messages(state, turn, sayings or Sayings())),
         tools=live.tools,
         max_tokens=call.max_tokens,
         model=call.model,
@@ -69,17 +69,18 @@ def prefill(turn: Turn) -> tuple[str, Tokens]:
     return (prepared.prefill, prepared.prefill_tokens) if prepared else ("", 0)
 
 
-def messages(state: Agent, turn: Turn) -> list[Message]:
+def messages(state: Agent, turn: Turn, sayings: Sayings) -> list[Message]:
     """What the model is shown, in order: the plan, what came after it, and what it ends on."""
     conversation, plan = state.conversation, turn.compiled.plan if turn.compiled else ()
     inserted, sent = insertions(conversation, turn), list[Message]()
+    sayings.begin()
     for start, stop, summaries in shown(conversation, state.compression, plan):
         place = start
         for before, said in inserted:
             if start <= before < stop:
-                sent += said if summaries else (*said_of(conversation, place, before), *said)
+                sent += said if summaries else (*sayings.of(conversation, place, before), *said)
                 place = before
-        sent += [rendered(one) for one in summaries] or said_of(conversation, place, stop)
+        sent += [rendered(one) for one in summaries] or sayings.of(conversation, place, stop)
     sent += chain.from_iterable(said for before, said in inserted if before == len(conversation.messages))
     if line := cue(state, turn)[0]:
         sent.append(user(line))
@@ -117,10 +118,6 @@ def newest_input(conversation: Conversation, end: int) -> int | None:
     """The place of the newest turn's last message of a user before the place `end`."""
     places = reversed(range(conversation.newest, end))
     return next((place for place in places if conversation.messages[place].role == "user"), None)
-
-
-def said_of(conversation: Conversation, start: int, stop: int) -> Iterable[Message]:
-    return chain.from_iterable([one.said for one in conversation.messages[start:stop]])
 
 
 def rendered(summary: Summary) -> Message:
