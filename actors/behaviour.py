@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -96,17 +97,19 @@ class Behaviour(Generic[S]):
         kind = type(recorded.event)
         return any(kind in follow.folds and follow.matches(recorded.stream) for follow in self.follows)
 
+    @cached_property
+    def rings(self) -> frozenset[type[Event]]:
+        """Every kind that rings in some stream: most events that are followed are of none."""
+        return frozenset(kind for follow in self.follows for kind in follow.rings)
+
     def rung(self, recorded: Recorded) -> bool:
         kind = type(recorded.event)
-        # Asked of every followed event: a generator would cost more than the answer.
-        for follow in self.follows:  # noqa: SIM110
-            if kind in follow.rings and follow.matches(recorded.stream):
-                return True
-        return False
+        return kind in self.rings and any(
+            kind in follow.rings and follow.matches(recorded.stream) for follow in self.follows
+        )
 
 
-@dataclass
-class Position(Generic[S]):
+class Position(Struct, Generic[S]):
     """Where an actor stands: its state at a version of its stream, and how far it has read what it follows."""
 
     state: S
@@ -132,16 +135,17 @@ def embody(
     within: int | None = None,
 ) -> None:
     """Take in events and, before each one's next sibling, all that follows from it."""
+    stream, at, read = behaviour.stream, here.at, here.read
     for event in events:
-        if len(drafts) > RUNAWAY:
-            raise Runaway(f"{behaviour.stream}: more than {RUNAWAY} events follow from one message")
-        here.version += 1
-        event = identified(event, behaviour.stream, here.version)
-        recorded = Recorded(0, here.at, behaviour.stream, here.version, None, here.read, event)
-        index = len(drafts)
-        drafts.append(Draft(event, here.at, here.read, cause, within))
+        if (index := len(drafts)) > RUNAWAY:
+            raise Runaway(f"{stream}: more than {RUNAWAY} events follow from one message")
+        here.version = version = here.version + 1
+        event = identified(event, stream, version)
+        recorded = Recorded(0, at, stream, version, None, read, event)
+        drafts.append(Draft(event, at, read, cause, within))
         here.state = behaviour.evolve(here.state, recorded)
-        embody(behaviour, here, drafts, behaviour.react(here.state, recorded), within=index)
+        if follows := behaviour.react(here.state, recorded):
+            embody(behaviour, here, drafts, follows, within=index)
 
 
 def command(behaviour: Behaviour[S], here: Position[S], drafts: list[Draft], said: Command) -> None:

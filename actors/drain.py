@@ -17,6 +17,8 @@ from rewake.actors.providers.base import Reply
 from rewake.actors.summarising import priced, request, stub, whole, wrong
 from rewake.events import (
     Alerted,
+    CalibrationSampled,
+    Compiled,
     Compressed,
     CompressionDiscarded,
     CompressionFailed,
@@ -28,6 +30,7 @@ from rewake.events import (
     Failure,
     Held,
     HoldLooked,
+    MessageAdded,
     Millis,
     Overhead,
     Quarantined,
@@ -39,6 +42,7 @@ from rewake.events import (
     TurnAborted,
     TurnCompleted,
     TurnExhausted,
+    Wake,
     Work,
 )
 from rewake.events.drain import PassEnd
@@ -94,6 +98,9 @@ FOLDS = dispatch(PARTS)
 FOLDED = conversation.KINDS | settings.KINDS | holds.KINDS | calibration.KINDS
 RINGS = frozenset({Held, HoldLooked, TurnCompleted, TurnExhausted, TurnAborted, SettingChanged})
 
+NOTHING_FOLLOWS = frozenset({MessageAdded, Wake, Compiled, CalibrationSampled, TurnCompleted})
+"""Kinds that are looked up before any `match`: the most frequent ones."""
+
 
 def drain(name: str) -> Behaviour[Drain]:
     """The behaviour of that agent's drain."""
@@ -114,8 +121,11 @@ def drain(name: str) -> Behaviour[Drain]:
 
 def evolve(state: Drain, recorded: Recorded) -> Drain:
     """Fold an event of the drain's stream, or of one that it follows."""
-    folds = FOLDS.get(type(recorded.event), [])
-    changes: dict[str, Any] = {name: fold(getattr(state, name), recorded) for name, fold in folds}
+    changes: dict[str, Any] = {}
+    for name, fold in FOLDS.get(type(recorded.event), ()):
+        before = getattr(state, name)
+        if (after := fold(before, recorded)) is not before:
+            changes[name] = after
     if recorded.stream == f"drain/{state.name}":
         changes["version"] = recorded.version
     return replace(state, **changes) if changes else state
@@ -142,6 +152,8 @@ def accept(state: Drain, command: Command) -> Sequence[Event]:
 def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
     """Decide what to compress next, and when to stop."""
     event = recorded.event
+    if type(event) in NOTHING_FOLLOWS:
+        return []
     match event:
         case Held():
             return [DrainKicked("hold", TICKS)]

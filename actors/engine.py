@@ -272,8 +272,9 @@ class Engine(Surface):
     def _publish(self, recorded: Recorded) -> None:
         for shell in self._subscriptions.of(recorded):
             shell.offer(recorded)
-        for telling in tuple(self._telling):
-            telling.tell(recorded)
+        if self._telling:
+            for telling in tuple(self._telling):
+                telling.tell(recorded)
         if isinstance(recorded.event, Alerted):
             self._told.append(alert_of(recorded, recorded.event))
             del self._told[:-100]

@@ -6,8 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from rewake.actors.worker import Rung
 from rewake.events import Append, Log, LogFailed, Recorded, Snapshot
@@ -17,12 +19,11 @@ Publish = Callable[[Recorded], None]
 Fail = Callable[[LogFailed], None]
 
 
-@dataclass
-class Entry:
+class Entry(Struct):
     """An append that waits for its commit; its writer blocks on `done`."""
 
     append: Append
-    done: threading.Lock = field(default_factory=threading.Lock)
+    done: threading.Lock = msgspec.field(default_factory=threading.Lock)
     outcome: Outcome | LogFailed | None = None
 
     def told(self, outcome: Outcome | LogFailed) -> None:

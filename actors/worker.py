@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,11 @@ class Worker(pykka.ThreadingActor):
     """Hands each message to `receive`. Nothing that it raises gets to pykka, which would drop the mailbox in silence."""
 
     use_daemon_thread = True
+
+    @staticmethod
+    def _create_actor_inbox() -> queue.SimpleQueue[Any]:
+        """Nobody waits for room in it, nobody joins it: so the queue need not be one that can be waited for."""
+        return queue.SimpleQueue()
 
     def __init__(self, receive: Callable[[Any], Any], end: Callable[[], None]) -> None:
         super().__init__()

@@ -85,8 +85,9 @@ class Recorded(Struct, frozen=True, gc=False):
 def identified(event: Event, stream: str, version: int) -> Event:
     """The event with the names that its place gives it: its agent's, and the id that it mints (`ada/turn/7`)."""
     owner = stream.partition("/")[2] or stream
+    names: dict[str, str] = {}
     if isinstance(event, AgentEvent) and not event.agent:
-        event = msgspec.structs.replace(event, agent=owner)
+        names["agent"] = owner
     if (mints := type(event).MINTS) and not getattr(event, mints[0]):
-        event = msgspec.structs.replace(event, **{mints[0]: f"{owner}/{mints[1]}/{version}"})
-    return event
+        names[mints[0]] = f"{owner}/{mints[1]}/{version}"
+    return msgspec.structs.replace(event, **names) if names else event

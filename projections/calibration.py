@@ -167,8 +167,8 @@ def with_line(meter: Meter, sample: CalibrationSampled) -> Meter:
     meter = replace(meter, lines=meter.lines.set(sample.digest, line))
     if not straight(line):
         return meter
-    intercept = (line.y - slope(line) * line.x) / line.n
-    offset = intercept - slope(line) * sample.overhead
+    gradient = slope(line)
+    offset = (line.y - gradient * line.x) / line.n - gradient * sample.overhead
     return replace(meter, offsets=meter.offsets.set(sample.digest, offset))
 
 

@@ -33,7 +33,7 @@ from rewake.events import (
     UndoPoint,
     Usage,
 )
-from rewake.events.turns import TURN_ENDS, TurnEnd
+from rewake.events.turns import TURN_ENDS
 
 NAME = "turns"
 KINDS: frozenset[type[Event]] = TURN_ENDS | {
@@ -144,7 +144,7 @@ def evolve(state: Turns, recorded: Recorded) -> Turns:
     match event:
         case Held():
             return replace(state, running=None, held=replace(turn, stage="refused", compiled=None))
-        case _ if isinstance(event, TurnEnd):
+        case _ if type(event) in TURN_ENDS:
             return ended(state, turn, recorded)
         case _:
             went = step(turn, recorded)

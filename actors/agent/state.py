@@ -92,16 +92,16 @@ FOLDS = dispatch(PARTS)
 
 def evolve(state: Agent, recorded: Recorded) -> Agent:
     """Fold an event of the agent's own stream, or of one that it follows."""
-    changes: dict[str, Any] = {name: fold(getattr(state, name), recorded) for name, fold in folds(recorded)}
+    changes: dict[str, Any] = {}
+    for name, fold in FOLDS.get(type(recorded.event), ()):
+        before = getattr(state, name)
+        if (after := fold(before, recorded)) is not before:
+            changes[name] = after
     if recorded.stream == state.stream:
         changes["version"] = recorded.version
         if type(recorded.event) is InferenceRequested:
             changes["asked"] = state.settings.live
     return replace(state, **changes) if changes else state
-
-
-def folds(recorded: Recorded) -> list[tuple[str, Evolve]]:
-    return FOLDS.get(type(recorded.event), [])
 
 
 def quiet(state: Agent) -> bool:
