@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ def render(state: Agent, call: InferenceRequested, sayings: Sayings | None = Non
         agent=state.name,
         purpose="turn",
         system=system(live, turn),
-        messages=tuple(messages(state, turn, sayings or Sayings())),
+        messages=messages(state, turn, sayings or Sayings()),
         tools=live.tools,
         max_tokens=call.max_tokens,
         model=call.model,
@@ -69,24 +70,24 @@ def prefill(turn: Turn) -> tuple[str, Tokens]:
     return (prepared.prefill, prepared.prefill_tokens) if prepared else ("", 0)
 
 
-def messages(state: Agent, turn: Turn, sayings: Sayings) -> list[Message]:
+def messages(state: Agent, turn: Turn, sayings: Sayings) -> tuple[Message, ...]:
     """What the model is shown, in order: the plan, what came after it, and what it ends on."""
     conversation, plan = state.conversation, turn.compiled.plan if turn.compiled else ()
-    inserted, sent = insertions(conversation, turn), list[Message]()
+    inserted, sent = insertions(conversation, turn), list[Sequence[Message]]()
     sayings.begin()
     for start, stop, summaries in shown(conversation, state.compression, plan):
         place = start
         for before, said in inserted:
             if start <= before < stop:
-                sent += said if summaries else (*sayings.of(conversation, place, before), *said)
+                sent += [said] if summaries else [sayings.of(conversation, place, before), said]
                 place = before
-        sent += [rendered(one) for one in summaries] or sayings.of(conversation, place, stop)
-    sent += chain.from_iterable(said for before, said in inserted if before == len(conversation.messages))
+        sent.append([rendered(one) for one in summaries] or sayings.of(conversation, place, stop))
+    sent += [said for before, said in inserted if before == len(conversation.messages)]
     if line := cue(state, turn)[0]:
-        sent.append(user(line))
+        sent.append((user(line),))
     if begun := prefill(turn)[0]:
-        sent.append(Message("assistant", (Text(begun),)))
-    return sent
+        sent.append((Message("assistant", (Text(begun),)),))
+    return tuple(sent[0] if len(sent) == 1 else chain.from_iterable(sent))  # one stretch is not copied
 
 
 def insertions(conversation: Conversation, turn: Turn) -> list[tuple[int, tuple[Message, ...]]]:
