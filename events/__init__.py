@@ -12,7 +12,7 @@ from rewake.events.agents import AgentDisposed, AgentStarted, SettingChanged, Se
 from rewake.events.base import AgentEvent, Draft, Event, Millis, Recorded, Tokens, Unknown
 from rewake.events.calls import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceRequested, Usage
 from rewake.events.codec import EVENTS, AnyEvent
-from rewake.events.context import CalibrationSampled, Compiled, Overhead, Refused, Stretch
+from rewake.events.context import LEFT_OUT, CalibrationSampled, Compiled, Overhead, Refused, Stretch
 from rewake.events.drain import (
     Compressed,
     CompressionDiscarded,
@@ -33,6 +33,7 @@ from rewake.events.errors import (
     EventTooLarge,
     Fenced,
     InvalidContent,
+    InvalidPlan,
     InvalidSetting,
     LogCorrupt,
     LogError,
@@ -107,6 +108,7 @@ __all__ = [
     "InferenceInterrupted",
     "EVENTS",
     "AnyEvent",
+    "LEFT_OUT",
     "Stretch",
     "Overhead",
     "Compiled",
@@ -126,6 +128,7 @@ __all__ = [
     "RewakeError",
     "InvalidSetting",
     "InvalidContent",
+    "InvalidPlan",
     "EventTooLarge",
     "UnknownAgent",
     "BudgetInfeasible",

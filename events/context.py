@@ -8,11 +8,14 @@ from msgspec import Struct
 
 from rewake.events.base import AgentEvent, Tokens
 
+LEFT_OUT = -1
+"""The level of messages that a plan leaves out on purpose: neither they nor a summary of them is shown."""
+
 
 class Stretch(Struct, frozen=True, array_like=True):
-    """Consecutive messages shown alike: raw at level 0, each by its level-k summary above.
+    """Consecutive messages shown alike: raw at level 0, each by its level-k summary above, not at all at `LEFT_OUT`.
 
-    Both ends are message ids.
+    Both ends are message ids. The stretches of a plan come one after the other, from the first message to the last.
     """
 
     level: int
@@ -66,14 +69,20 @@ class Compiled(AgentEvent, frozen=True, tag="compiled"):
     flat: Tokens = 0
 
 
+RefusalWhy = Literal["over_budget", "window_full", "uncovered", "invalid_plan", "no_strategy"]
+"""`uncovered`: the strategy's plan loses messages; `invalid_plan`: it is wrong otherwise, or the strategy raised;
+`no_strategy`: the strategy that the configuration names can not be imported here.
+"""
+
+
 class Refused(AgentEvent, frozen=True, tag="refused"):
-    """The context does not fit. `mandatory` must stay, `shortfall` is what is over; `compressible`: summaries can
-    help.
+    """The context does not fit, or no plan of it can be sent. `mandatory` must stay, `shortfall` is what is over;
+    `compressible`: summaries can help. `missing` are the messages that the plan loses, `error` says what is wrong with it.
     """
 
     turn: str
     attempt: int
-    why: Literal["over_budget", "window_full", "uncovered"]
+    why: RefusalWhy
     tokens: Tokens
     room: Tokens
     encoding: str
@@ -86,6 +95,7 @@ class Refused(AgentEvent, frozen=True, tag="refused"):
     multiplier: float = 1.0
     demand: tuple[Stretch, ...] = ()
     missing: tuple[str, ...] = ()
+    error: str = ""
 
 
 class CalibrationSampled(AgentEvent, frozen=True, tag="calibration_sampled"):

@@ -2,6 +2,7 @@
 
 RewakeError
 ├── InvalidSetting, InvalidContent, EventTooLarge, UnknownAgent     what was asked is not possible: nothing was appended
+├── InvalidPlan                                                     a strategy's plan can not be sent: nothing is
 ├── BudgetInfeasible, TurnNotRunning, AgentBusy, NoWake             refused as things stand: nothing was appended
 ├── CalledFromInside, ActorParked, RuntimeStopped, Quiesced
 └── LogError
@@ -53,6 +54,30 @@ class EventTooLarge(RewakeError):
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"the event would be {size:,} bytes; at most {limit:,} are taken", size=size, limit=limit)
+
+
+class InvalidPlan(RewakeError):
+    """A `strategy` gave a plan that can not be sent, or raised: `why`, and the id of the message, or the `tokens` and the
+    `limit`, that are wrong.
+    """
+
+    strategy: str
+    why: str
+    message_id: str | None
+    tokens: int | None
+    limit: int | None
+
+    def __init__(
+        self,
+        strategy: str,
+        why: str,
+        *,
+        message_id: str | None = None,
+        tokens: int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        numbers = {"message_id": message_id, "tokens": tokens, "limit": limit}
+        super().__init__(f"strategy {strategy}: {why}", strategy=strategy, why=why, **numbers)
 
 
 class UnknownAgent(RewakeError):

@@ -57,13 +57,6 @@ def next_work(
     return ripe(conversation, compression, live, goal(settings)) or again(conversation, compression, live)
 
 
-def pending(
-    conversation: Conversation, compression: Compression, settings: AgentSettings, demand: tuple[Stretch, ...] = ()
-) -> bool:
-    """Whether a summary is in flight, or could still be made."""
-    return compression.open is not None or next_work(conversation, compression, settings, demand) is not None
-
-
 def demanded(
     conversation: Conversation, compression: Compression, demand: tuple[Stretch, ...]
 ) -> Iterator[tuple[int, int, int]]:

@@ -50,8 +50,9 @@ class Conversation(Struct, frozen=True, gc=False):
     """`messages` in order, `places` where each id stands among them, `newest` the place where the newest turn begins.
 
     `total` is the price of all that is in it. `folds` are the stretches that the last compile showed by summaries: a plan
-    starts from them. `edited` are the messages that have another body than they were added with. `model` is whom it is sent
-    to, `signed` whether there is reasoning in it, which goes to its signer alone.
+    starts from them. `anchor` is the place after the last message that it left out on purpose, 0: none. `edited` are the
+    messages that have another body than they were added with. `model` is whom it is sent to, `signed` whether there is
+    reasoning in it, which goes to its signer alone.
     """
 
     messages: PVector[Message] = pvector()
@@ -61,6 +62,7 @@ class Conversation(Struct, frozen=True, gc=False):
     flat: Tokens = 0
     newest: int = 0
     folds: tuple[Stretch, ...] = ()
+    anchor: int = 0
     shown: Shown | None = None
     edited: frozenset[str] = frozenset()
     revision: int = 0
@@ -97,9 +99,10 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
         case MessageRemoved(id) if id in state.places:
             return without(state, state.places[id], recorded.version)
         case Compiled(_, _, plan, folded=folded, price=price, flat=flat):
-            folds = tuple(stretch for stretch in plan if stretch.level)
+            folds = tuple(stretch for stretch in plan if stretch.level > 0)
+            anchor = max((state.places.get(stretch.last, -1) + 1 for stretch in plan if stretch.level < 0), default=0)
             shown = Shown(plan, price, flat, len(state.messages), folded) if price or not plan else None
-            return replace(state, folds=folds, shown=shown)
+            return replace(state, folds=folds, anchor=anchor, shown=shown)
         case AgentStarted(config):
             return sent_to(state, (config.provider, config.model), recorded.version)
         case SettingChanged("provider", _, str(provider)):
@@ -151,8 +154,9 @@ def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> 
 
 def without(state: Conversation, place: int, version: int) -> Conversation:
     newest = state.newest - (place < state.newest)
+    anchor = state.anchor - (place < state.anchor)
     kept = [*state.messages[:place], *state.messages[place + 1 :]]
-    return summed(replace(state, newest=newest, shown=None, revision=version), kept)
+    return summed(replace(state, newest=newest, anchor=anchor, shown=None, revision=version), kept)
 
 
 def summed(state: Conversation, messages: list[Message]) -> Conversation:

@@ -15,19 +15,23 @@ from rewake.events import Overhead, Settings
 from rewake.projections.calibration import HIGH, Meter
 from rewake.projections.compression import Compression, head_end
 from rewake.projections.conversation import Conversation, flat_price
-from rewake.projections.plan import Bounds, Plan, Refusal, bounds, estimate, plan
+from rewake.projections.plan import Bounds, Plan, Refusal, bounds, estimate
+from rewake.projections.strategies import asked
 
 
 def fit(
     conversation: Conversation, summaries: Compression, settings: Settings, meter: Meter, overhead: Overhead
 ) -> Plan | Refusal:
-    """The plan of an agent's next request, or its refusal. `overhead` is priced at multiplier 1."""
+    """The plan of an agent's next request, or its refusal. `overhead` is priced at multiplier 1.
+
+    Raises InvalidPlan for what a strategy may not give, InvalidSetting for one that can not be imported.
+    """
     expected = meter.offsets.get(settings.overhead_digest, 0.0)
     within = bounds(settings, overhead, meter.multiplier, expected)
     if within.window_room is not None and meter.provisional:
         found = careful(conversation, summaries, settings, meter, within)
     else:
-        found = plan(conversation, summaries, settings, meter.multiplier, within)
+        found = asked(conversation, summaries, settings, meter.multiplier, within)
     if isinstance(found, Refusal) and found.why == "window_full":
         return flat_probe(conversation, summaries, settings, meter, within) or found
     return found
@@ -41,14 +45,14 @@ def careful(
     fixed = flat_mandatory(conversation, settings)
     ceiling = bounds(settings, within.overhead, HIGH).window_room or 0
     narrow = replace(within, window_room=math.floor((ceiling - fixed) * multiplier / HIGH + fixed))
-    found = plan(conversation, summaries, settings, multiplier, narrow)
+    found = asked(conversation, summaries, settings, multiplier, narrow)
     if isinstance(found, Plan):
         return replace(found, bounds=within)
     must = mandatory(conversation, settings, multiplier)
     if must > room:
-        return plan(conversation, summaries, settings, multiplier, within)
+        return asked(conversation, summaries, settings, multiplier, within)
     spare = replace(within, window_room=math.floor(must + (room - must) * multiplier / HIGH))
-    probe = plan(conversation, summaries, settings, multiplier, spare)
+    probe = asked(conversation, summaries, settings, multiplier, spare)
     return replace(probe, bounds=within, probe=True) if isinstance(probe, Plan) else probe
 
 
@@ -60,7 +64,7 @@ def flat_probe(
     if room <= 0 or not fixed or mandatory(conversation, settings, meter.multiplier) - fixed > room:
         return None
     wide = replace(within, window_room=room + fixed)
-    found = plan(conversation, summaries, settings, meter.multiplier, wide)
+    found = asked(conversation, summaries, settings, meter.multiplier, wide)
     return replace(found, bounds=within, probe=True) if isinstance(found, Plan) else None
 
 

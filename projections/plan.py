@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Literal
 
 from msgspec import Struct
 
@@ -86,16 +87,18 @@ class Plan(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """It does not fit: by how much, what must stay, and whether summaries that could still be made would help.
 
-    `live_room` and `target_room` as in a Plan.
+    `live_room` and `target_room` as in a Plan. `uncovered`: the plan loses the messages `missing`, which are neither shown nor
+    under a shown summary.
     """
 
-    why: str
+    why: Literal["over_budget", "window_full", "uncovered"]
     tokens: Tokens
     bounds: Bounds
     mandatory: Tokens
     shortfall: Tokens
     compressible: bool
     demand: tuple[Stretch, ...] = ()
+    missing: tuple[str, ...] = ()
     live_room: Tokens | None = None
     target_room: Tokens | None = None
 
@@ -177,7 +180,7 @@ def longer(conversation: Conversation, settings: Settings, multiplier: float, wi
     What the whole plan would give, without looking at what it has looked at before.
     """
     shown = conversation.shown
-    if shown is None or folds_head(conversation, settings, shown.stretches):
+    if shown is None or conversation.anchor or folds_head(conversation, settings, shown.stretches):
         return None
     came, last = conversation.messages[shown.messages :], len(conversation.messages)
     cost, fixed = shown.price + price(conversation, shown.messages, last), shown.flat
@@ -244,7 +247,8 @@ def shown(
     for stretch in stretches:
         place, end = conversation.places[stretch.first], conversation.places[stretch.last] + 1
         level = stretch.level
-        yield place, end, standing(conversation, summaries, place, end, level) if level else []
+        if level >= 0:
+            yield place, end, standing(conversation, summaries, place, end, level) if level else []
     if end < len(conversation.messages):
         yield end, len(conversation.messages), []
 
@@ -274,9 +278,13 @@ def joined(conversation: Conversation, head: int, shows: list[Node]) -> Iterator
     spans = [(0, 0, head)] if head else []
     spans += [(node.level, node.start, node.stop) for node in shows]
     covered = spans[-1][2] if spans else 0
-    if covered < len(conversation.messages):
-        spans.append((0, covered, len(conversation.messages)))
-    for level, group in groupby(spans, key=lambda span: span[0]):
+    spans.append((0, covered, len(conversation.messages)))
+    return spanning(conversation, spans)
+
+
+def spanning(conversation: Conversation, spans: Iterable[tuple[int, int, int]]) -> Iterator[Stretch]:
+    """Levels and the places from and to (exclusive) that they are for, as stretches: neighbours of one level are one."""
+    for level, group in groupby((span for span in spans if span[1] < span[2]), key=lambda span: span[0]):
         run = list(group)
         start, stop = run[0][1], run[-1][2]
         yield Stretch(level, conversation.messages[start].id, conversation.messages[stop - 1].id)

@@ -283,6 +283,11 @@ def ended(state: Turns, turn: Turn, recorded: Recorded) -> Turns:
     return Turns(running, held, streak, kept if len(kept) <= RECENT else kept[-RECENT:])
 
 
+def absent(turn: Turn | None) -> bool:
+    """Whether a turn waits for its strategy to be there: the code that its configuration names can not be imported."""
+    return turn is not None and turn.retry is not None and turn.retry.error.kind == "no_strategy"
+
+
 def open_tools(turn: Turn) -> tuple[OpenTool, ...]:
     """The tools of the running round that have not returned."""
     return tuple(one for one in turn.tools if one.returned is None)

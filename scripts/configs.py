@@ -90,7 +90,7 @@ def agent(source: Source, index: int, found: dict[str, Any]) -> AgentConfig:
         elif key in IMPORTED:
             values[key] = imported(source, place, key, converted(source, place, key, value, str))
         else:
-            values[key] = converted(source, place, key, value, hints[key])
+            values[key] = converted(source, place, key, value, str if key == "strategy" else hints[key])
     try:
         return AgentConfig(**values)
     except InvalidSetting as error:

@@ -69,7 +69,7 @@ from rewake.events import (
 )
 from rewake.events.turns import TURN_ENDS
 from rewake.projections import compression, host
-from rewake.projections.turns import Turn, open_tools
+from rewake.projections.turns import Turn, absent, open_tools
 
 NOTHING_FOLLOWS = frozenset(
     {UndoPoint, InferenceRequested, ToolCalled, CalibrationSampled, UsageRecorded, Held, Alerted}
@@ -141,6 +141,8 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return []
         case SettingChanged() if asking(state) and not asks(state):
             return start(state)
+        case SettingChanged() if absent(state.turns.running):
+            return again(state)
         case SettingChanged() if made := reached(state, coming(state)):
             return [made]
         case MessageAdded(woke=True):

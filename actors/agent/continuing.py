@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent, planned
 from rewake.events import Overhead
-from rewake.projections import backlog
+from rewake.projections import strategies
 from rewake.projections.holds import spent
 from rewake.projections.plan import Plan, Refusal
 
@@ -15,7 +15,7 @@ def can_wait(state: Agent, refusal: Refusal) -> bool:
     """Whether the running turn may be held for the summaries that it lacks, and some can be made."""
     if not refusal.compressible or state.live.kind == "ephemeral" or spent(state.holds, state.turn.id):
         return False
-    return backlog.pending(state.conversation, state.compression, state.settings, refusal.demand)
+    return strategies.pending(state.conversation, state.compression, state.settings, refusal.demand)
 
 
 def regardless(state: Agent, beside: Overhead, refusal: Refusal) -> Plan | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rewake.actors.agent.planning import note, overhead, room_of, spoken
-from rewake.actors.agent.retrying import after_refused
+from rewake.actors.agent.retrying import after_refused, wait_or_end
 from rewake.actors.agent.state import Agent, is_pending, planned, revisions
 from rewake.actors.agent.waking import owed_to, started
 from rewake.events import Alerted, Event, Failure, Held, HoldEnded, HoldLooked, Millis, Recorded, Refused
@@ -17,13 +17,20 @@ from rewake.projections.turns import Turn
 
 DEADLINE_MS: Millis = 30 * 60_000
 """How long a turn waits for compression at the most, from its first refusal."""
+MOST_NAMED = 10
+"""Messages that a failure names, at the most."""
 POSTED_EVERY_MS: Millis = 15 * 60_000
 """How long an alert about a hold keeps the next one of the same agent from being posted."""
+ABSENT_MS: Millis = 60_000
+"""How long a turn waits for its strategy to be found, doubling each time up to an hour."""
 
 
 def after_refusal(state: Agent, recorded: Recorded, refusal: Refused) -> list[Event]:
     """Hold the turn when compression can make it fit, else ask the error policy."""
     earlier = record(state.holds, refusal.turn)
+    if refusal.why == "no_strategy":
+        delay = ABSENT_MS * min(2 ** min(state.turn.failures - 1, 6), 60)
+        return wait_or_end(state, recorded.at, failure(refusal, earlier, recorded.at), delay)
     until = earlier.until if earlier else recorded.at + DEADLINE_MS
     if may_hold(state, refusal) and recorded.at < until:
         since = earlier.since if earlier else recorded.at
@@ -96,9 +103,8 @@ def over(hold: Hold, at: Millis) -> Hold:
 
 def failure(refusal: Refused, earlier: Hold | None, at: Millis) -> Failure:
     """The refusal as a failure, with the sizes and, when the turn was held, since when and why that ended."""
-    room = room_of(refusal)
-    said = (
-        f"the context takes {refusal.tokens:,} tokens, its {refusal.binding} leaves {room:,}; "
+    said = wrong(refusal) or (
+        f"the context takes {refusal.tokens:,} tokens, its {refusal.binding} leaves {room_of(refusal):,}; "
         f"{refusal.mandatory:,} of them must stay"
     )
     if earlier:
@@ -106,12 +112,19 @@ def failure(refusal: Refused, earlier: Hold | None, at: Millis) -> Failure:
     return Failure(refusal.why, said, retryable=refusal.why != "window_full")
 
 
+def wrong(refusal: Refused) -> str:
+    """What is wrong with the plan, or with the strategy; empty where the context is too large."""
+    if refusal.why != "uncovered":
+        return refusal.error
+    first, more = ", ".join(refusal.missing[:MOST_NAMED]), len(refusal.missing) - MOST_NAMED
+    named = f"{first} and {more} more" if more > 0 else first
+    return f"its plan neither shows nor summarises {named}"
+
+
 def alert(state: Agent, refusal: Refused, at: Millis, until: Millis) -> Alerted:
     """Tells that a turn is held and until when: logged each time, posted at most once in a quarter of an hour."""
-    said = (
-        f"{refusal.turn} is held: {refusal.tokens:,} tokens against {room_of(refusal):,}; "
-        "it runs when compression has made room"
-    )
+    sizes = f"{refusal.tokens:,} tokens against {room_of(refusal):,}"
+    said = f"{refusal.turn} is held: {wrong(refusal) or sizes}; it runs when compression has made room"
     last = state.holds.posted_at
     posted = last is None or at >= last + POSTED_EVERY_MS
     return Alerted("context_refusal", said, posted, turn=refusal.turn, until=until, agent=state.name)

@@ -7,7 +7,7 @@ from rewake.actors.agent.continuing import can_wait
 from rewake.actors.agent.planning import overhead
 from rewake.actors.agent.state import Agent, planned
 from rewake.actors.agent.waking import mine, started
-from rewake.events import Event
+from rewake.events import Event, InvalidPlan, InvalidSetting
 from rewake.projections.calibration import estimate, meter
 from rewake.projections.plan import Plan
 from rewake.projections.pricing import scaled
@@ -21,7 +21,10 @@ def outgrown(state: Agent) -> list[Event]:
     if fits(state):
         return []
     turn = state.turn
-    plan = planned(state, overhead(state, turn))
+    try:
+        plan = planned(state, overhead(state, turn))
+    except (InvalidPlan, InvalidSetting):  # what was compiled was in order
+        return []
     if not isinstance(plan, Plan) and not can_wait(state, plan):
         return []
     return [started(state, mine(state, turn.wakes), turn)]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent, planned
-from rewake.events import Overhead, SettingChanged, Tokens
+from rewake.events import InvalidPlan, InvalidSetting, Overhead, SettingChanged, Tokens
 from rewake.projections import settings
 from rewake.projections.calibration import meter
 from rewake.projections.compression import standing
@@ -65,7 +65,10 @@ def reached(state: Agent, beside: Overhead) -> SettingChanged | None:
     wanted = state.settings.target
     if wanted is None:
         return None
-    fair = slow(state, planned(state, beside), trial(state, beside, wanted))
+    try:
+        fair = slow(state, planned(state, beside), trial(state, beside, wanted))
+    except (InvalidPlan, InvalidSetting):  # the compile says what is wrong with the strategy
+        return None
     return stepped(state, wanted) if fair else None
 
 
@@ -115,7 +118,7 @@ def reread(state: Agent, plan: Plan | Refusal) -> Tokens:
     multiplier = meter(state.calibration, state.live).multiplier
     before, after = (
         [(start, last + 1, level) for start, last, level in spans_of(conversation, folds)]
-        for folds in (conversation.folds, [one for one in plan.stretches if one.level])
+        for folds in (conversation.folds, [one for one in plan.stretches if one.level > 0])
     )
     found = 0.0
     for start, stop in pairwise(sorted({place for span in (*before, *after) for place in span[:2]})):

@@ -6,26 +6,42 @@ from rewake.actors.agent.continuing import regardless
 from rewake.actors.agent.pacing import step, stepped
 from rewake.actors.agent.rendering import cue, prefill
 from rewake.actors.agent.state import Agent, planned
-from rewake.events import Compiled, Event, Millis, Overhead, Refused, Tokens
+from rewake.events import (
+    Compiled,
+    Event,
+    InvalidPlan,
+    InvalidSetting,
+    Millis,
+    Overhead,
+    Refused,
+    Tokens,
+)
 from rewake.projections.calibration import meter
 from rewake.projections.holds import Hold
-from rewake.projections.plan import Plan, Refusal
+from rewake.projections.plan import Plan, Refusal, bounds
 from rewake.projections.pricing import count_tokens
 from rewake.projections.turns import Turn
+
+MOST_SAID = 500
+"""Characters of what a strategy's error says, at the most."""
 
 
 def compile(state: Agent) -> list[Event]:
     """The plan of the running turn's next request, committed; or why there is none."""
     turn, text = state.turn, note(state.holds.over)
     beside = overhead(state, turn, text)
-    if made := step(state, beside):
-        return [stepped(state, made.budget, more=True), compiled(state, turn, made.plan, text)]
-    match planned(state, beside):
+    try:
+        if made := step(state, beside):
+            return [stepped(state, made.budget, more=True), compiled(state, turn, made.plan, text)]
+        found = planned(state, beside)
+        if isinstance(found, Refusal) and (plan := regardless(state, beside, found)):
+            found = plan
+    except (InvalidPlan, InvalidSetting) as error:
+        return [unplanned(state, turn, beside, error)]
+    match found:
         case Plan() as plan:
             return [compiled(state, turn, plan, text)]
         case Refusal() as refusal:
-            if plan := regardless(state, beside, refusal):
-                return [compiled(state, turn, plan, text)]
             return [refused(state, turn, refusal)]
 
 
@@ -54,7 +70,7 @@ def refused(state: Agent, turn: Turn, refusal: Refusal) -> Refused:
     return Refused(
         turn.id,
         turn.attempt,
-        "window_full" if refusal.why == "window_full" else "over_budget",
+        refusal.why,
         refusal.tokens,
         refusal.bounds.room,
         state.live.encoding,
@@ -66,6 +82,25 @@ def refused(state: Agent, turn: Turn, refusal: Refusal) -> Refused:
         overhead=refusal.bounds.overhead,
         multiplier=meter(state.calibration, state.live).multiplier,
         demand=refusal.demand,
+        missing=refusal.missing,
+    )
+
+
+def unplanned(state: Agent, turn: Turn, beside: Overhead, error: InvalidPlan | InvalidSetting) -> Refused:
+    """What is refused because the strategy gave nothing that can be sent, or is not here."""
+    learned = meter(state.calibration, state.live)
+    within = bounds(state.live, beside, learned.multiplier, learned.offsets.get(state.live.overhead_digest, 0.0))
+    return Refused(
+        turn.id,
+        turn.attempt,
+        "invalid_plan" if isinstance(error, InvalidPlan) else "no_strategy",
+        error.fields.get("tokens") or 0,
+        within.room,
+        state.live.encoding,
+        window_room=within.window_room,
+        overhead=beside,
+        multiplier=learned.multiplier,
+        error=str(error)[:MOST_SAID].encode(errors="replace").decode(),
     )
 
 

@@ -42,7 +42,7 @@ def exhausted(state: Agent, failure: Failure) -> list[Event]:
     """The turn ends without an answer: the agent and the operator are told, nobody is woken."""
     turn, hold = state.turn, state.holds.over
     events: list[Event] = [marker(state, failure)]
-    if failure.kind in ("over_budget", "uncovered", "window_full"):
+    if failure.kind in ("over_budget", "uncovered", "invalid_plan", "window_full"):
         events.append(alerted(state, "window_full" if failure.kind == "window_full" else "context_refusal", failure))
     if state.turns.streak + 1 == HARD_DOWN:
         events.append(alerted(state, "hard_down", failure))

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from rewake.events import Event, InferenceRequested, Overhead, Recorded, Settings
 from rewake.projections import (
-    backlog,
     calibration,
     compression,
     conversation,
     holds,
     host,
     settings,
+    strategies,
     turns,
     undo,
     usage,
@@ -111,14 +111,14 @@ def quiet(state: Agent) -> bool:
 
 
 def planned(state: Agent, overhead: Overhead, settings: Settings | None = None) -> Plan | Refusal:
-    """What the next compile gives: the one call of compile, release check and preview."""
+    """What the next compile gives: the one call of compile, release check and preview. Raises as `fit` does."""
     settings = settings or state.live
     return fit(state.conversation, state.compression, settings, meter(state.calibration, settings), overhead)
 
 
 def is_pending(state: Agent) -> bool:
     """Whether compression could still make room."""
-    return backlog.pending(state.conversation, state.compression, state.settings, state.holds.demand)
+    return strategies.pending(state.conversation, state.compression, state.settings, state.holds.demand)
 
 
 def revisions(state: Agent) -> tuple[tuple[str, int], ...]:
