@@ -323,7 +323,7 @@ def test_it_goes_on_at_once_with_a_strategy_that_is(simulate: Simulate):
     sim.crash()
     sim.restart(agents=[AgentConfig(name="ada", model="m", strategy="window")])
     sim.run()
-    assert sim.result(receipt).text == "ok"
+    assert sim.result(receipt, 0).text == "ok"
     assert said(sim, SettingChanged)[0].new == "window"
 
 

@@ -266,3 +266,6 @@ def test_a_plan_of_summaries_looks_at_each_message_at_most_twice():
         assert found.folded > 2_000
         assert taken <= 2 * len(story.conversation.messages)
         story.compiled(found)
+    story.says("user", 10)
+    found, taken = looks(story, replace(own, context_budget_tokens=10_000_000))
+    assert (found.folded > 2_000, taken <= 20) == (True, True)
