@@ -184,6 +184,8 @@ def owed_of(state: Agent, pending: Pending, drain: Drain | None = None) -> Owed:
 
 def held_why(hold: Hold, drain: Drain | None = None) -> str:
     refusal = hold.refusal
+    if refusal.why == "uncovered":
+        return f"{hold.turn} waits for compression: its plan loses {len(refusal.missing):,} messages"
     room = refusal.window_room if refusal.binding == "window" else refusal.room
     why = f"{hold.turn} waits for compression: {refusal.tokens:,} tokens against {room:,}"
     return f"{why}; {standing(drain).told}" if drain else why

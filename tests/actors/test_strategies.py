@@ -180,6 +180,7 @@ def test_a_plan_that_loses_a_message_is_held_until_the_strategy_is_right(simulat
     for _ in range(5):
         sim.advance(minutes=1)
         assert sim.health().agents[0].hold
+        assert sim.owed()[0].why.endswith("waits for compression: its plan loses 1 messages")
         late.append(sim.push("ada", "And that?"))
         sim.run()
     (refusal,) = said(sim, Refused)

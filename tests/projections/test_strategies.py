@@ -19,11 +19,13 @@ from rewake.events import (
     Overhead,
     Settings,
     Stretch,
+    Text,
     ToolCall,
     ToolResult,
     TurnCompleted,
     TurnStarted,
 )
+from rewake.events import Message as Said
 from rewake.projections.calibration import HIGH, Meter
 from rewake.projections.checking import checked
 from rewake.projections.compression import head_end
@@ -83,9 +85,13 @@ def test_a_window_over_any_story_is_checked_and_valid(seed: int):
     dice = random.Random(seed)
     story, (own, within) = told(dice), chosen(dice)
     own = replace(own, strategy="window")
+    if dice.random() < 0.5:
+        story.says("assistant", 10)
+        story.happens(TurnCompleted("t", "end_turn"))
     found = story.plan(own, within)
-    if isinstance(found, Plan) and (parts := parts_of(story, found)):
-        validate(tuple(said for one in parts if isinstance(one, Message) for said in one.said))
+    if isinstance(found, Plan):
+        shown = (said for one in parts_of(story, found) if isinstance(one, Message) for said in one.said)
+        validate((*shown, Said("user", (Text("[tick]"),))))
         wider = replace(within, room=within.room + 100, bound=within.bound + 100)
         larger = story.plan(own, wider)
         assert isinstance(larger, Plan)
