@@ -90,7 +90,7 @@ def taken(strategy: str, conversation: Conversation, summaries: Compression, str
         if whole and (level or one.level) and not closes(conversation.messages[start - 1]):
             raise InvalidPlan(strategy, f"it parts a tool call from its result at {one.first}", message_id=one.first)
         if one.level == 0:
-            if whole and not shows and not opens(conversation.messages[start]):
+            if whole and not shows and start < conversation.newest and not opens(conversation.messages[start]):
                 raise InvalidPlan(strategy, f"it begins with the agent's own words, {one.first}", message_id=one.first)
             cost += price(conversation, start, stop)
             fixed += flat_price(conversation, start, stop)

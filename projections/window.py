@@ -6,7 +6,8 @@ from bisect import bisect_left
 
 from rewake.events import LEFT_OUT, Settings, Work
 from rewake.projections.compression import Compression, head_end
-from rewake.projections.conversation import Conversation, Message, closes, flat_price, price
+from rewake.projections.conversation import Conversation, closes, flat_price, price
+from rewake.projections.messages import Message
 from rewake.projections.plan import Bounds, Plan, Refusal, digest, estimate, rounded, spanning
 from rewake.projections.settings import AgentSettings
 
@@ -33,7 +34,7 @@ class Window:
             return beside + estimate(conversation, place, last, multiplier)
 
         half = min(within.room, within.limit) // 2
-        start = max(head, min(conversation.anchor, conversation.newest))
+        start = head if conversation.anchor <= head else cut(conversation, conversation.anchor)
         if takes(head) <= half:
             start = head
         elif takes(start) > within.limit:
@@ -75,4 +76,4 @@ def begins(conversation: Conversation, place: int) -> bool:
 
 def opens(message: Message) -> bool:
     """Whether a provider takes it as the first: it is the user's, or comes after a line that is."""
-    return message.said[0].role == "user"
+    return bool(message.said) and message.said[0].role == "user"

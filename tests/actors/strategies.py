@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from rewake.events import LEFT_OUT, Settings, Stretch, Work
 from rewake.projections import backlog
 from rewake.projections.compression import Compression, applies
-from rewake.projections.conversation import Conversation, Message, closes
+from rewake.projections.conversation import Conversation, closes
+from rewake.projections.messages import Message
 from rewake.projections.plan import Bounds, Plan, Refusal
 from rewake.projections.plan import plan as autobiographical
 from rewake.projections.settings import AgentSettings

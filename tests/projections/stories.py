@@ -27,7 +27,8 @@ from rewake.events import (
 from rewake.events.messages import AnyBlock, Role
 from rewake.projections import backlog, compression, conversation
 from rewake.projections.compression import Summary
-from rewake.projections.conversation import Message, closes, digest
+from rewake.projections.conversation import closes, digest
+from rewake.projections.messages import Message
 from rewake.projections.plan import Bounds, Plan, Refusal, bounds, shown
 from rewake.projections.strategies import asked
 

@@ -29,8 +29,8 @@ from rewake.events import Message as Said
 from rewake.projections.calibration import HIGH, Meter
 from rewake.projections.checking import checked
 from rewake.projections.compression import head_end
-from rewake.projections.conversation import Message
 from rewake.projections.fitting import fit
+from rewake.projections.messages import Message
 from rewake.projections.plan import Bounds, Plan, Refusal, bounds
 from rewake.projections.strategies import arranged, strategy
 from tests.projections.stories import SETTINGS, Story, chosen, covers, parts_of, told
