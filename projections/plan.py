@@ -87,8 +87,8 @@ class Plan(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """It does not fit: by how much, what must stay, and whether summaries that could still be made would help.
 
-    `live_room` and `target_room` as in a Plan. `uncovered`: the plan loses the messages `missing`, which are neither shown nor
-    under a shown summary.
+    `live_room` and `target_room` as in a Plan. `uncovered`: the plan loses the messages `missing`, which are neither shown
+    nor under a shown summary.
     """
 
     why: Literal["over_budget", "window_full", "uncovered"]

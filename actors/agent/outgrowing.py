@@ -27,6 +27,9 @@ def outgrown(state: Agent) -> list[Event]:
         return []
     if not isinstance(plan, Plan) and not can_wait(state, plan):
         return []
+    shown = turn.compiled.plan if turn.compiled else ()
+    if isinstance(plan, Plan) and [one.first for one in plan.stretches] == [one.first for one in shown]:
+        return []  # it would show what is shown now
     return [started(state, mine(state, turn.wakes), turn)]
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rewake.actors import AgentConfig, InvalidSetting
+from rewake.actors import AgentConfig, InvalidSetting, tool
 from rewake.actors.agent import agent, holding
 from rewake.actors.behaviour import Position, consume
 from rewake.actors.config import settings as recorded_settings
-from rewake.actors.providers import ScriptedProvider, reply, slow
+from rewake.actors.providers import ScriptedProvider, call_tool, reply, slow
 from rewake.actors.providers.base import Reply, text_of
 from rewake.actors.simulation import Simulation
 from rewake.events import (
@@ -106,6 +106,29 @@ def test_the_newest_message_alone_may_be_over_the_budget_and_not_over_the_window
     assert texts(asked(sim)[-1])[0].startswith("[turn failed] window_full")
     assert [one.why for one in said(sim, Refused)] == ["window_full"]
     assert said(sim, Held) == []
+
+
+def test_a_turn_alone_over_its_budget_goes_on_in_a_window(simulate: Simulate):
+    """What is older is left out once; after that there is nothing that a fresh compile would change."""
+
+    @tool
+    def look() -> str:
+        """Looks."""
+        return words(300)
+
+    script = [
+        *(reply("ok") for _ in range(3)),
+        *(call_tool("look", {}, id=f"c{one}") for one in range(6)),
+        reply("done"),
+    ]
+    sim = simulate(script, strategy="window", tools=[look], max_tokens=100, context_budget_tokens=1_100)
+    for _ in range(3):
+        sim.push("ada", words(200))
+        sim.run()
+    receipt = sim.push("ada", "Go on.")
+    sim.run()
+    assert sim.result(receipt, 0).text == "done"
+    assert (len(said(sim, Compiled)), said(sim, Refused)) == (5, [])
 
 
 # -- one's own
