@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rewake.actors.agent.calling import priced
 from rewake.actors.agent.continuing import can_wait
 from rewake.actors.agent.planning import overhead
 from rewake.actors.agent.state import Agent, planned
 from rewake.actors.agent.waking import mine, started
-from rewake.events import Event, InvalidPlan, InvalidSetting
+from rewake.events import Event, InvalidPlan, InvalidSetting, Stretch
 from rewake.projections.calibration import estimate, meter
 from rewake.projections.plan import Plan
 from rewake.projections.pricing import scaled
@@ -28,9 +30,13 @@ def outgrown(state: Agent) -> list[Event]:
     if not isinstance(plan, Plan) and not can_wait(state, plan):
         return []
     shown = turn.compiled.plan if turn.compiled else ()
-    if isinstance(plan, Plan) and [one.first for one in plan.stretches] == [one.first for one in shown]:
+    if isinstance(plan, Plan) and begun(plan.stretches) == begun(shown):
         return []  # it would show what is shown now
     return [started(state, mine(state, turn.wakes), turn)]
+
+
+def begun(stretches: Sequence[Stretch]) -> list[tuple[int, str]]:
+    return [(one.level, one.first) for one in stretches]
 
 
 def fits(state: Agent) -> bool:
