@@ -14,7 +14,7 @@ from rewake.actors.excerpts import BUILT_IN, read_result
 from rewake.actors.policy import DEFAULT, ErrorPolicy
 from rewake.actors.providers.base import Provider
 from rewake.actors.tools import Tool
-from rewake.events import InvalidSetting, Settings, Tokens
+from rewake.events import InvalidSetting, Settings, Tokens, Waits
 from rewake.events.agents import Kind
 from rewake.projections import pricing
 from rewake.projections.strategies import Strategy, strategy
@@ -93,6 +93,9 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
 class RuntimeOptions(Struct, frozen=True, kw_only=True):
     """How a runtime runs: durations in seconds, `max_in_flight` calls a provider (0: any number).
 
+    After a limit that states no wait, calls for its model wait `limit_wait`, and up to `limit_jitter` more, doubling with
+    each in a row to `longest_limit_wait`; after an overload in the same way `overload_wait` to `longest_overload_wait`.
+
     `durability="normal"` survives a killed process, not a power cut. `on_alert` is called with each new Alert.
     """
 
@@ -102,11 +105,19 @@ class RuntimeOptions(Struct, frozen=True, kw_only=True):
     busy_timeout: float = 5.0
     maintenance_interval: float = 5.0
     max_in_flight: int = 8
+    limit_wait: float = 65.0
+    limit_jitter: float = 5.0
+    longest_limit_wait: float = 600.0
+    overload_wait: float = 5.0
+    longest_overload_wait: float = 300.0
     on_alert: Callable[[Any], None] | None = None
 
     def __post_init__(self) -> None:
         for name in ("stop_timeout", "lock_timeout", "busy_timeout", "maintenance_interval", "max_in_flight"):
             at_least(name, getattr(self, name), 0)
+        at_least("limit_jitter", self.limit_jitter, 0)
+        for name in ("limit_wait", "longest_limit_wait", "overload_wait", "longest_overload_wait"):
+            at_least(name, getattr(self, name), 1)
         if self.durability not in ("full", "normal"):
             raise InvalidSetting("durability", self.durability, "full or normal")
 
@@ -205,6 +216,17 @@ def check_budget(budget: Tokens | None, max_tokens: Tokens) -> None:
 def at_least(name: str, value: Any, least: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value < least:
         raise InvalidSetting(name, value, f"at least {least}")
+
+
+def waits(options: RuntimeOptions) -> Waits:
+    """The waits of the gates, as they are recorded."""
+    return Waits(
+        round(options.limit_wait * 1_000),
+        round(options.limit_jitter * 1_000),
+        round(options.longest_limit_wait * 1_000),
+        round(options.overload_wait * 1_000),
+        round(options.longest_overload_wait * 1_000),
+    )
 
 
 def seconds(duration: float | timedelta) -> float:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rewake.actors.agent.commands import Answered, Failed, ReleaseQuarantine
+from rewake.actors import deferring
+from rewake.actors.agent.commands import Answered, Failed, NotSent, ReleaseQuarantine
 from rewake.actors.agent.state import Evolve, dispatch
 from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
 from rewake.actors.orders import Infer
@@ -22,12 +24,16 @@ from rewake.events import (
     Compressed,
     CompressionDiscarded,
     CompressionFailed,
+    CompressionHeld,
+    CompressionReleased,
     CompressionRequested,
     DrainDue,
     DrainKicked,
     DrainPassed,
     Event,
     Failure,
+    GateClosed,
+    GateOpened,
     Held,
     HoldLooked,
     MessageAdded,
@@ -47,12 +53,23 @@ from rewake.events import (
     Work,
 )
 from rewake.events.drain import PassEnd
-from rewake.projections import backlog, calibration, compression, conversation, holds, host, settings, strategies
+from rewake.projections import (
+    backlog,
+    calibration,
+    compression,
+    conversation,
+    gates,
+    holds,
+    host,
+    settings,
+    strategies,
+)
 from rewake.projections.backlog import spent
 from rewake.projections.calibration import meter
 from rewake.projections.compression import key
 from rewake.projections.conversation import digest
 from rewake.projections.fitting import fit
+from rewake.projections.gates import closes_gate
 from rewake.projections.progress import Status, status
 
 TICKS = 8
@@ -61,7 +78,6 @@ HELD_PAUSE_MS: Millis = 5_000
 """The pause between two passes while a hold waits and no interval is set."""
 PAUSE_MS: Millis = 30_000
 LONGEST_PAUSE_MS: Millis = 600_000
-SHORTEST_PAUSE_MS: Millis = 1_000
 VAIN = 12
 """Answers in a row that are no summaries: after as many the summariser is asked once in a while only."""
 LONGEST_VAIN_MS: Millis = 6 * 3_600_000
@@ -69,7 +85,7 @@ DAY_MS: Millis = 86_400_000
 
 
 class Drain(Struct, frozen=True):
-    """The drain's state: its own stream's compression, beside what it follows of its agent and of the host."""
+    """The drain's state: its own stream's compression, beside what it follows of its agent, of the host and the gates."""
 
     name: str
     version: int = 0
@@ -79,12 +95,17 @@ class Drain(Struct, frozen=True):
     holds: holds.Holds = holds.Holds()
     calibration: calibration.Calibration = calibration.Calibration()
     host: host.Host = host.Host()
+    gates: Map[str, gates.Gate] = Map()
 
     @property
     def live(self) -> Settings:
         if self.settings.live is None:
             raise LookupError(f"{self.name} was never started")
         return self.settings.live
+
+    @property
+    def stream(self) -> str:
+        return f"drain/{self.name}"
 
 
 PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
@@ -94,6 +115,7 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "holds": (holds.KINDS, holds.evolve),
     "calibration": (calibration.KINDS, calibration.evolve),
     "host": (host.KINDS, host.evolve),
+    "gates": (gates.KINDS, gates.evolve_all),
 }
 FOLDS = dispatch(PARTS)
 FOLDED = conversation.KINDS | settings.KINDS | holds.KINDS | calibration.KINDS
@@ -116,6 +138,7 @@ def drain(name: str) -> Behaviour[Drain]:
         follows=(
             Follow(f"agent/{name}", FOLDED, RINGS),
             Follow("host", host.KINDS, frozenset()),
+            Follow("gate/*", gates.KINDS, frozenset({GateClosed, GateOpened})),
         ),
     )
 
@@ -127,7 +150,7 @@ def evolve(state: Drain, recorded: Recorded) -> Drain:
         before = getattr(state, name)
         if (after := fold(before, recorded)) is not before:
             changes[name] = after
-    if recorded.stream == f"drain/{state.name}":
+    if recorded.stream == state.stream:
         changes["version"] = recorded.version
     return replace(state, **changes) if changes else state
 
@@ -139,12 +162,14 @@ def accept(state: Drain, command: Command) -> Sequence[Event]:
             return answered(state, call, reply, gate_version)
         case Failed(call, error, _, gate_version):
             return failed(state, call, error, gate_version, command.at)
+        case NotSent(call, gate_version) if (going := state.compression.open) and going.id == call:
+            return [CompressionHeld(call, gate_version, going.provider, going.model, command.at)]
         case Due(("pass", passes)) if resting(state) and passes == state.compression.passes:
             return [DrainDue()]
         case ReleaseQuarantine():
             given = tuple(sorted(state.compression.quarantined))
             return [Released(given, "operator", command.by)] if given else []
-        case Due() | Restarted():
+        case Due() | Restarted() | NotSent():
             return []
         case _:
             raise TypeError(f"drain/{state.name} takes no {type(command).__name__}")
@@ -156,6 +181,9 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
     if type(event) in NOTHING_FOLLOWS:
         return []
     match event:
+        case Compressed(request) if request:
+            told = deferring.reported(state.gates, state.live, event.gate_version)
+            return [*told, *after_summary(state, event, recorded.at)]
         case Held():
             return [DrainKicked("hold", TICKS)]
         case TurnExhausted(_, _, error) if error.kind in ("over_budget", "uncovered"):
@@ -164,13 +192,16 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
             return tick(state, recorded.at)  # nothing during a pause: no pass began
         case DrainDue():
             return [DrainKicked("due", TICKS)]
-        case Compressed(work=work) if work.part:
-            made = whole(state.compression, event)
-            return [made] if made else tick(state, recorded.at)
-        case Compressed(request) if request and (again := due_again(state, recorded.at)):
-            return [Released(again, "success")]
-        case Compressed() | CompressionDiscarded():
+        case Compressed() | CompressionDiscarded() | CompressionReleased():
             return tick(state, recorded.at)
+        case CompressionFailed(error=error) if closes_gate(error):
+            return deferring.met_limit(state.gates, event, recorded.at)
+        case CompressionHeld():
+            return deferring.freed(state.compression, state.gates, state.live, state.stream)
+        case GateOpened() if state.settings.live:
+            return deferring.freed(state.compression, state.gates, state.live, state.stream) or passed_on(state)
+        case DrainPassed():
+            return passed_on(state)
         case CompressionFailed(_, _, _, _, True, retry_at):
             return [passed(state, "paused", retry_at or recorded.at)]
         case CompressionFailed(_, work, error):
@@ -181,10 +212,21 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
             return [*alert(state, event), *tick(state, recorded.at)]
         case Released():
             return tick(state, recorded.at) if state.compression.passing else [DrainKicked("released", TICKS)]
+        case SettingChanged() if moved_on := deferring.freed(state.compression, state.gates, state.live, state.stream):
+            return moved_on
         case SettingChanged(name) if other_model(state, name):
             return [Released(tuple(sorted(state.compression.quarantined)), "model")]
         case _:
             return []
+
+
+def after_summary(state: Drain, event: Compressed, at: Millis) -> list[Event]:
+    """The whole of a message whose last part came, what may be tried once more after a success, or the next call."""
+    if event.work.part:
+        made = whole(state.compression, event)
+        return [made] if made else tick(state, at)
+    again = due_again(state, at)
+    return [Released(again, "success")] if again else tick(state, at)
 
 
 def orders(state: Drain) -> Mapping[Key, Order]:
@@ -193,8 +235,7 @@ def orders(state: Drain) -> Mapping[Key, Order]:
     if going:
         timeout = state.live.call_timeout_ms / 1_000
         render = partial(request, state.name, state.conversation, state.compression, state.live, going)
-        stream = f"drain/{state.name}"
-        infer = Infer(going.id, stream, "compression", going.provider, going.model, False, timeout, render)
+        infer = Infer(going.id, state.stream, "compression", going.provider, going.model, False, timeout, render)
         return {("call", going.id): infer}
     if not resting(state):
         return {}
@@ -215,10 +256,14 @@ def kicks_only(state: Drain) -> bool:
 
 def standing(state: Drain) -> Status:
     """Whether the drain is idle, works, waits until a time or is stuck, and why."""
-    if f"drain/{state.name}" in state.host.parked:
-        return Status("stuck", f"its drain is parked: {state.host.parked[f'drain/{state.name}']}")
+    if state.stream in state.host.parked:
+        return Status("stuck", f"its drain is parked: {state.host.parked[state.stream]}")
     if state.settings.live is None or state.settings.disposed:
         return Status("idle", "the agent does not live")
+    if gated := state.compression.gated:
+        gate = state.gates.get(gated.provider)
+        opens = gates.next_at(gate, gated.model) if gate else None
+        return Status("waiting", f"{gated.provider} takes no calls for {gated.model} now", opens)
     return status(state.conversation, state.compression, next_work(state), kicks_only(state))
 
 
@@ -241,9 +286,9 @@ def lacking(state: Drain) -> tuple[Stretch, ...]:
 
 
 def tick(state: Drain, at: Millis) -> list[Event]:
-    """One call more in this pass, or its end."""
+    """One call more in this pass, or its end; nothing while it waits for the gate."""
     going = state.compression.passing
-    if going is None:
+    if going is None or state.compression.gated:
         return []
     work = next_work(state)
     if work is None or going.left <= 0:
@@ -253,9 +298,11 @@ def tick(state: Drain, at: Millis) -> list[Event]:
         return [kept]
     if over >= 0 and going.made:
         return [passed(state, "paused", at + min(PAUSE_MS * 2 ** min(over, 20), LONGEST_VAIN_MS))]
-    model = live.compression_model or live.model
+    if shut := deferring.kept_back(state.compression, state.gates, live, state.stream, at):
+        return shut
+    provider, model = deferring.asked(live)
     attempt = state.compression.attempts.get(key(work), 0) + 1
-    return [CompressionRequested(work, live.provider, model, attempt)]
+    return [CompressionRequested(work, provider, model, attempt)]
 
 
 def pause(state: Drain) -> Millis:
@@ -265,6 +312,10 @@ def pause(state: Drain) -> Millis:
 def passed(state: Drain, why: PassEnd, next_at: Millis) -> DrainPassed:
     going = state.compression.passing
     return DrainPassed(going.made if going else 0, next_work(state) is not None, why, next_at)
+
+
+def passed_on(state: Drain) -> list[Event]:
+    return deferring.passed_on(state.compression, state.gates, state.live, state.stream)
 
 
 def answered(state: Drain, call: str, reply: Reply, gate_version: int) -> Sequence[Event]:
@@ -299,21 +350,20 @@ def changed(state: Drain, work: Work) -> str:
 
 
 def failed(state: Drain, call: str, error: Failure, gate_version: int, at: Millis) -> Sequence[Event]:
-    """A failed call: a transient one pauses the drain, anything else speaks against the request."""
+    """A failed call: a transient one pauses the drain, or closes the gate; anything else speaks against the request."""
     going = state.compression.open
     if going is None or going.id != call:
         return []
-    if moved := changed(state, going.work):
+    if not closes_gate(error) and (moved := changed(state, going.work)):
         return [CompressionDiscarded(call, going.work, moved)]
     transient = error.retryable
-    retry_at = at + backoff(error, state.compression.pauses) if transient else None
-    return [CompressionFailed(call, going.work, error, going.attempt, transient, retry_at, gate_version)]
+    retry_at = at + backoff(state.compression.pauses) if transient and not closes_gate(error) else None
+    failed = CompressionFailed(call, going.work, error, going.attempt, transient, retry_at, gate_version)
+    return [replace(failed, provider=going.provider, model=going.model)]
 
 
-def backoff(error: Failure, pauses: int) -> Millis:
-    """30 s, doubling with each failure in a row to 10 min; or the wait that the provider stated."""
-    if error.retry_after_ms:
-        return max(error.retry_after_ms, SHORTEST_PAUSE_MS)
+def backoff(pauses: int) -> Millis:
+    """30 s, doubling with each failure in a row to 10 min."""
     return min(PAUSE_MS * 2 ** min(pauses, 10), LONGEST_PAUSE_MS)
 
 

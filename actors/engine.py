@@ -14,7 +14,7 @@ from typing import Any
 from rewake.actors.agent.commands import Start
 from rewake.actors.behaviour import Behaviour, Command, Key, Order
 from rewake.actors.clock import LoopClock, ProcessTime
-from rewake.actors.config import AgentConfig, Providers, RuntimeOptions, all_providers
+from rewake.actors.config import AgentConfig, Providers, RuntimeOptions, all_providers, waits
 from rewake.actors.fleet import (
     VERSION,
     Subscriptions,
@@ -132,7 +132,7 @@ class Engine(Surface):
         pause = round(options.maintenance_interval * 1_000)
         host, *others = self._shells.values()
         host.restart()
-        self._ask("host", Opened(VERSION, self._epoch, options.max_in_flight, pause))
+        self._ask("host", Opened(VERSION, self._epoch, options.max_in_flight, pause, waits(options)))
         for shell in others:
             shell.restart()
         waiting = [self._told_later(f"agent/{name}", Start(config)) for name, config in self._settings.items()]
@@ -375,12 +375,12 @@ class Engine(Surface):
             self._check()
             raise
 
-    def _idle(self) -> bool:
+    def _idle(self, until: int | None = None) -> bool:
         """Whether nothing runs and nothing can: asked of every mailbox, answered, and asked again."""
-        if self._busy():
+        if self._busy(until):
             return False
         before = self._barrier()
-        return before == self._barrier() and not self._busy()
+        return before == self._barrier() and not self._busy(until)
 
     def _barrier(self) -> list[int]:
         """Every actor has taken in what came before; how much each has recorded so far."""

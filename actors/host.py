@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rewake.actors.behaviour import Behaviour, Command, Key, Order, Restarted
-from rewake.events import ActorFailed, ActorParked, Alerted, Event, HostStarted, HostStopped, Millis, Recorded
+from rewake.events import ActorFailed, ActorParked, Alerted, Event, HostStarted, HostStopped, Millis, Recorded, Waits
 from rewake.projections import host as projection
 from rewake.projections.host import Host, failures
 
@@ -21,6 +21,7 @@ class Opened(Command, frozen=True):
     epoch: int
     max_in_flight: int
     maintenance_ms: Millis
+    waits: Waits = Waits()
 
 
 class Closing(Command, frozen=True):
@@ -54,8 +55,8 @@ def host() -> Behaviour[Host]:
 
 def accept(state: Host, command: Command) -> Sequence[Event]:
     match command:
-        case Opened(version, epoch, in_flight, maintenance):
-            return [HostStarted(version, epoch, in_flight, maintenance)]
+        case Opened(version, epoch, in_flight, maintenance, waits):
+            return [HostStarted(version, epoch, in_flight, maintenance, waits)]
         case Closing(pending):
             return [HostStopped(pending)]
         case Raised(stream, error, on, said, again):

@@ -75,6 +75,7 @@ class Incarnation(Generic[S]):
         self.started: dict[Key, Order] = {}
         self.ended: set[Key] = set()
         self.singly = 0
+        self.behind: int | None = None
         self.packing = Packing()
         head = log.head()
         self.offered = head
@@ -165,7 +166,14 @@ class Incarnation(Generic[S]):
         return [], [Failed(error, recorded=self.feed[0])]
 
     def reconcile(self) -> Changes:
-        """The orders that are new or other than they were, and the keys that are gone, but for those that have ended."""
+        """The orders that are new or other than they were, and the keys that are gone, but for those that have ended.
+
+        None before what had rung at the first time is taken in: a former process's options order nothing.
+        """
+        if self.behind is None:
+            self.behind = max((one.seq for one in self.feed if self.behaviour.rung(one)), default=0)
+        if self.here.read < self.behind:
+            return Changes([], [])
         wanted = self.behaviour.orders(self.here.state)
         cancel = [key for key, order in self.started.items() if key not in wanted or wanted[key] != order]
         for key in cancel:

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rewake.actors.providers.base import Request
+from rewake.projections.gates import Gate
+
+OPEN = Gate()
+"""A gate that nothing has happened to."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +32,16 @@ class Infer:
 
 @dataclass(frozen=True)
 class Admit:
-    """A gate's standing order: at most `limit` calls at a time (0: any number), none for the models in `closed`.
+    """A gate's standing order: at most `limit` calls at a time (0: any number), and for each model what `gate` says.
 
-    `fresh`: whether a turn's first request, or its first since a release, goes too. `version` is the gate's.
+    `fresh`: whether a turn's first request, or its first since a release, goes too; the host says so at `host_version`.
     """
 
     provider: str
     limit: int
-    version: int
+    gate: Gate = OPEN
     fresh: bool = True
-    closed: tuple[str, ...] = ()
+    host_version: int = 0
 
 
 @dataclass(frozen=True)

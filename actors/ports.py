@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from rewake.actors.behaviour import Command, Key, Order, Timer
 from rewake.actors.contents import carried, starting
 from rewake.actors.excerpts import BUILT_IN
 from rewake.actors.inside import INSIDE
+from rewake.actors.lines import Line, Waiting
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
 from rewake.actors.providers.base import Provider, ProviderError, ProviderTimeout, Validator, failure_of
 from rewake.actors.tools import InThread, Tool, ToolContext, cancelled, run, unknown_tool
@@ -49,49 +49,6 @@ class Equipment:
     tools: Mapping[str, Tool[Any, Any]] = field(default_factory=dict[str, Tool[Any, Any]])
     policy: Callable[..., Any] | None = None
     context: Callable[..., Any] | None = None
-
-
-@dataclass
-class Waiting:
-    """A call that is ordered and not sent."""
-
-    stream: str
-    key: Key
-    order: Infer
-
-
-@dataclass
-class Line:
-    """One provider's calls: those that wait, turns before compression, and those in flight."""
-
-    turns: deque[Waiting] = field(default_factory=deque[Waiting])
-    others: deque[Waiting] = field(default_factory=deque[Waiting])
-    admit: Admit | None = None
-    flying: int = 0
-
-    def put(self, waiting: Waiting) -> None:
-        (self.turns if waiting.order.purpose == "turn" else self.others).append(waiting)
-
-    def drop(self, stream: str, key: Key) -> None:
-        for queue in (self.turns, self.others):
-            for waiting in [one for one in queue if one.stream == stream and one.key == key]:
-                queue.remove(waiting)
-
-    def next(self) -> Waiting | None:
-        """The next call to send: ordered and admitted, turns first, first come first served within each."""
-        admit = self.admit
-        if admit is None or (admit.limit and self.flying >= admit.limit):
-            return None
-        for queue in (self.turns, self.others):
-            for waiting in queue:
-                if self.goes(waiting.order, admit):
-                    queue.remove(waiting)
-                    return waiting
-        return None
-
-    def goes(self, order: Infer, admit: Admit) -> bool:
-        closed = "*" in admit.closed or order.model in admit.closed
-        return not closed and (admit.fresh or not order.fresh)
 
 
 def broken(call: str, error: BaseException, emitted: list[str], gate_version: int) -> Failed:
@@ -139,7 +96,7 @@ class Ports:
                 self.line(provider).put(Waiting(stream, key, order))
                 self.pump(provider)
             case Admit(provider):
-                self.line(provider).admit = order
+                self.line(provider).take(order)
                 self.pump(provider)
             case RunTool():
                 self.spawn(stream, key, self.run_tool(stream, order))
@@ -168,17 +125,19 @@ class Ports:
         return self.lines.setdefault(provider, Line())
 
     def pump(self, provider: str) -> None:
-        """Send what is both ordered and admitted."""
+        """Send what is both ordered and admitted; give back what is refused."""
         line = self.line(provider)
+        for stream, refused in line.refused():
+            self.deliver(stream, refused)
         while waiting := line.next():
-            line.flying += 1
-            version = line.admit.version if line.admit else 0
-            task = self.spawn(waiting.stream, waiting.key, self.infer(waiting, version))
-            task.add_done_callback(partial(self.landed, provider))
+            model = waiting.order.model
+            line.flying[model] += 1
+            task = self.spawn(waiting.stream, waiting.key, self.infer(waiting, line.version))
+            task.add_done_callback(partial(self.landed, provider, model))
 
-    def landed(self, provider: str, task: asyncio.Task[None]) -> None:
+    def landed(self, provider: str, model: str, task: asyncio.Task[None]) -> None:
         """A call has ended, or was cancelled before it began: its place is free."""
-        self.line(provider).flying -= 1
+        self.line(provider).flying[model] -= 1
         self.pump(provider)
 
     def spawn(self, stream: str, key: Key, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -194,6 +153,8 @@ class Ports:
     async def infer(self, waiting: Waiting, gate_version: int) -> None:
         INSIDE.set(waiting.stream.partition("/")[2])
         outcome = await self.called(waiting.order, gate_version)
+        if isinstance(outcome, Failed) and self.tasks.get((waiting.stream, waiting.key)) is asyncio.current_task():
+            self.line(waiting.order.provider).failed(waiting, outcome.error)
         self.deliver(waiting.stream, outcome)
 
     async def called(self, order: Infer, gate_version: int) -> Answered | Failed:

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.state import Agent
 from rewake.actors.drain import Drain, standing
-from rewake.events import Millis, Quarantined, Refused, Tokens
+from rewake.actors.gate import Gate
+from rewake.events import Millis, ProviderHeld, Quarantined, Refused, Tokens
 from rewake.projections.calibration import meter
 from rewake.projections.conversation import reply
+from rewake.projections.gates import next_at
 from rewake.projections.holds import Hold
 from rewake.projections.progress import given_up
 from rewake.projections.wakes import Pending
@@ -92,7 +94,7 @@ class AgentHealth(Struct, frozen=True):
     """
 
     agent: str
-    state: Literal["idle", "running", "retrying", "held", "parked", "disposed"]
+    state: Literal["idle", "running", "retrying", "held", "gated", "parked", "disposed"]
     turn: str | None = None
     why: str = ""
     since: Millis | None = None
@@ -122,11 +124,35 @@ class DrainHealth(Struct, frozen=True):
     given_up: tuple[str, ...] = ()
 
 
+class WaitHealth(Struct, frozen=True):
+    """Calls for a model that do not go freely: since when, until when where that is known, why, for the `n`-th time in a
+    row; who probes, how many may go at a time; and who waits, by stream.
+    """
+
+    model: str
+    state: Literal["closed", "probing", "ramping", "open"]
+    why: str
+    since: Millis
+    until: Millis | None
+    n: int
+    probe: str | None = None
+    limit: int | None = None
+    waiting: tuple[str, ...] = ()
+
+
 class GateHealth(Struct, frozen=True):
-    """A provider's gate: the models it is closed for."""
+    """A provider's gate: the models it is closed for, and every model whose calls do not go freely."""
 
     provider: str
     closed: tuple[str, ...] = ()
+    waits: tuple[WaitHealth, ...] = ()
+
+
+class WaitsReleased(Struct, frozen=True):
+    """What an operator's release of a provider's gate opened."""
+
+    provider: str
+    models: tuple[str, ...] = ()
 
 
 class Alert(Struct, frozen=True):
@@ -169,6 +195,10 @@ def owed_of(state: Agent, pending: Pending, drain: Drain | None = None) -> Owed:
     hold, turn = state.holds.waiting, state.turns.running
     if hold and pending.turn in (None, hold.turn):
         return Owed(pending.id, state.name, "held", held_why(hold, drain), hold.since, hold.until)
+    gated = state.holds.gated
+    if gated and pending.turn in (None, gated.turn):
+        opens = opens_at(state, gated.provider, gated.model)
+        return Owed(pending.id, state.name, "gated", gated_why(gated), gated.since, opens)
     if turn and pending.id in turn.wakes:
         if turn.retry:
             error = turn.retry.error
@@ -189,6 +219,18 @@ def held_why(hold: Hold, drain: Drain | None = None) -> str:
     room = refusal.window_room if refusal.binding == "window" else refusal.room
     why = f"{hold.turn} waits for compression: {refusal.tokens:,} tokens against {room:,}"
     return f"{why}; {standing(drain).told}" if drain else why
+
+
+def gated_why(gated: ProviderHeld) -> str:
+    if gated.why == "quiesced":
+        return f"{gated.turn} waits: the host is quiesced"
+    return f"{gated.turn} waits for {gated.provider}, {gated.model}: {gated.why}"
+
+
+def opens_at(state: Agent, provider: str, model: str) -> Millis | None:
+    """When the gate opens for a model, where that is known."""
+    gate = state.gates.get(provider)
+    return next_at(gate, model) if gate else None
 
 
 def agent_health(state: Agent, drain: Drain | None = None, now: Millis | None = None) -> AgentHealth:
@@ -222,12 +264,34 @@ def doing(state: Agent, drain: Drain | None = None) -> AgentHealth:
         view = HoldHealth(hold.turn, hold.since, hold.until, hold.wakes, hold.refusal, hold.looks, hold.looked_at)
         why = held_why(hold, drain)
         return AgentHealth(state.name, "held", hold.turn, why, hold.since, hold.until, waiting, view)
+    if gated := state.holds.gated:
+        opens = opens_at(state, gated.provider, gated.model)
+        return AgentHealth(state.name, "gated", gated.turn, gated_why(gated), gated.since, opens, waiting)
     if turn and turn.retry:
         why = f"{turn.retry.error.kind}: {turn.retry.error.message}"
         return AgentHealth(state.name, "retrying", turn.id, why, turn.since, turn.retry.at, waiting)
     if turn:
         return AgentHealth(state.name, "running", turn.id, turn.stage, turn.since, None, waiting)
     return AgentHealth(state.name, "idle", waiting=waiting)
+
+
+def gate_health(state: Gate) -> GateHealth:
+    waits = tuple(
+        WaitHealth(
+            model,
+            lane.state,
+            lane.why,
+            lane.since,
+            lane.until if lane.state == "closed" else None,
+            lane.n,
+            lane.probe,
+            lane.limit,
+            tuple(sorted(stream for stream, waiter in state.waiting.items() if waiter.model == model)),
+        )
+        for model, lane in sorted(state.gate.lanes.items())
+        if lane.state != "open"
+    )
+    return GateHealth(state.provider, tuple(one.model for one in waits if one.state == "closed"), waits)
 
 
 def drain_health(state: Drain) -> DrainHealth:

@@ -173,7 +173,8 @@ class Runtime(Engine):
     async def aidle(self, timeout: Duration = None) -> IdleReport:
         """`run_until_idle`, without blocking the caller's loop."""
         forbid_inside("aidle")
-        return self._report(await self._auntil(lambda: asyncio.to_thread(self._idle), timeout))
+        until = self._ending(timeout)
+        return self._report(await self._auntil(lambda: asyncio.to_thread(self._idle, until), timeout))
 
     async def atail(
         self, after: int = 0, follow: bool = False, agent: str | None = None, kinds: Iterable[str] | None = None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from rewake.actors.agent.commands import Start
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Command
-from rewake.actors.config import AgentConfig, Providers, RuntimeOptions, all_providers, seconds
+from rewake.actors.config import AgentConfig, Providers, RuntimeOptions, all_providers, seconds, waits
 from rewake.actors.fleet import VERSION, behaviours, check_names, equipment, names_of, recorded_settings
 from rewake.actors.host import Closing, Opened
 from rewake.actors.incarnation import Answer
@@ -173,7 +173,7 @@ class Simulation(Surface):
         first, *others = self._behaviours()
         scheduler.join(first)
         pause = round(options.maintenance_interval * 1_000)
-        self._ask("host", Opened(VERSION, epoch, options.max_in_flight, pause))
+        self._ask("host", Opened(VERSION, epoch, options.max_in_flight, pause, waits(options)))
         for behaviour in others:
             scheduler.join(behaviour)
         for cell in list(scheduler.cells.values()):

@@ -22,24 +22,28 @@ from rewake.actors.config import (
     all_providers,
     check_budget,
     resolve,
+    seconds,
 )
 from rewake.actors.contents import Content, blocks_of, text_or_none
 from rewake.actors.drain import Drain
+from rewake.actors.gate import ReleaseWait
 from rewake.actors.incarnation import Answer
 from rewake.actors.reports import (
     Alert,
-    GateHealth,
     Health,
     IdleReport,
     Owed,
     Receipt,
     Result,
+    WaitsReleased,
     agent_health,
     drain_health,
+    gate_health,
     outcome,
     owed,
 )
 from rewake.events import (
+    GateOpened,
     InvalidSetting,
     Log,
     MessageAdded,
@@ -214,8 +218,14 @@ class Surface(ABC):
         return [one for state in states for one in owed(state, self._drain(state.name))]
 
     def run_until_idle(self, timeout: Duration = None) -> IdleReport:
-        """Wait until nothing runs and nothing can; retries and the compression that a hold waits for are waited for."""
-        return self._report(self._until(self._idle, timeout))
+        """Wait until nothing runs and nothing can; retries and the compression that a hold waits for are waited for.
+
+        So is a provider's gate that opens within the timeout.
+        """
+        return self._report(self._until(partial(self._idle, self._ending(timeout)), timeout))
+
+    def _ending(self, timeout: Duration) -> Millis | None:
+        return None if timeout is None else self._now() + round(seconds(timeout) * 1_000)
 
     def _report(self, idle: bool) -> IdleReport:
         left = self.owed()
@@ -268,6 +278,18 @@ class Surface(ABC):
         self._ask(f"drain/{self._agent(agent).name}", ReleaseQuarantine(text_or_none("by", by)))
         return given
 
+    def release(self, provider: str, model: str | None = None, *, by: str | None = None) -> WaitsReleased:
+        """Open a provider's gate now, for one model or for all that wait: the next call goes first, then the others.
+
+        Tells which models that was; where nothing waited nothing is recorded. Raises InvalidSetting for a provider that
+        there is not.
+        """
+        if f"gate/{provider}" not in self._states("gate/*"):
+            raise InvalidSetting("provider", provider, f"there are {', '.join(sorted(all_providers(self.providers)))}")
+        said = ReleaseWait(text_or_none("model", model), text_or_none("by", by))
+        recorded = self._ask(f"gate/{provider}", said).recorded
+        return WaitsReleased(provider, tuple(one.event.model for one in recorded if isinstance(one.event, GateOpened)))
+
     def state(self, projection: str, agent: str | None = None) -> Any:
         """A projection's state as its actor has it now: `agent` names the agent, or the provider for `gates`."""
         if projection == "host":
@@ -286,10 +308,7 @@ class Surface(ABC):
 
     def health(self) -> Health:
         """What every agent, gate and drain does now, and what it waits for."""
-        gates = tuple(
-            GateHealth(stream.removeprefix("gate/"), tuple(sorted(state.gate.closed)))
-            for stream, state in self._states("gate/*").items()
-        )
+        gates = tuple(gate_health(state) for state in self._states("gate/*").values())
         drains = tuple(drain_health(state) for state in self._states("drain/*").values())
         agents = tuple(agent_health(one, self._drain(one.name), self._now()) for one in self._agents())
         return Health(agents, gates, drains, self._alerts())
@@ -328,27 +347,42 @@ class Surface(ABC):
     def _drain(self, name: str) -> Drain | None:
         return self._states(f"drain/{name}").get(f"drain/{name}")
 
-    def _idle(self) -> bool:
-        return not self._busy()
+    def _idle(self, until: Millis | None = None) -> bool:
+        return not self._busy(until)
 
-    def _busy(self) -> bool:
-        """Whether something runs or can: a turn, a wake that may start one, compression that a hold waits for."""
+    def _busy(self, until: Millis | None = None) -> bool:
+        """Whether something runs or can: a turn, a wake that may start one, compression that a hold waits for; or may once
+        a gate has opened, before `until`.
+        """
         drains, parked = self._states("drain/*"), self._states("host")["host"].parked
-        return any(busy(state, drains.get(f"drain/{state.name}"), parked) for state in self._agents())
+        return any(busy(state, drains.get(f"drain/{state.name}"), parked, until) for state in self._agents())
 
 
-def busy(state: Agent, drain: Drain | None, parked: Container[str]) -> bool:
+def busy(state: Agent, drain: Drain | None, parked: Container[str], until: Millis | None) -> bool:
     if state.stream in parked:
         return False
+    if gated := state.holds.gated:
+        return gated.why != "quiesced" and not state.host.quiesced and opens(state, gated.provider, gated.model, until)
     if state.holds.waiting:
         if drain is None or f"drain/{state.name}" in parked:
             return False
+        if gated := drain.compression.gated:
+            return opens(state, gated.provider, gated.model, until)
         paused = drain.compression.paused_until > 0 and drain.compression.passing is None
         return not paused
     if absent(state.turns.running):
         return False
     waits = any(one.turn is None for one in state.wakes.owed) and not state.host.quiesced
     return state.turns.running is not None or waits
+
+
+def opens(state: Agent, provider: str, model: str, until: Millis | None) -> bool:
+    """Whether calls for the model go by that time, as far as is known: None is for ever."""
+    gate = state.gates.get(provider)
+    lane = gate.lanes.get(model) if gate else None
+    if lane is None or lane.state != "closed":
+        return True
+    return lane.until is not None and (until is None or lane.until <= until)
 
 
 def checked(state: Agent, changes: dict[str, Any]) -> dict[str, Any]:

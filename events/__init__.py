@@ -18,7 +18,9 @@ from rewake.events.drain import (
     CompressionDiscarded,
     CompressionFailed,
     CompressionHeld,
+    CompressionReleased,
     CompressionRequested,
+    CompressionTried,
     DrainDue,
     DrainKicked,
     DrainPassed,
@@ -50,8 +52,8 @@ from rewake.events.errors import (
     UnknownAgent,
 )
 from rewake.events.gate import GateClosed, GateDue, GateOpened, WaitReleased
-from rewake.events.holds import Held, HoldDue, HoldEnded, HoldLooked, ProviderHeld, ProviderReleased
-from rewake.events.host import ActorFailed, ActorParked, Alerted, HostStarted, HostStopped, Quiesced, Resumed
+from rewake.events.holds import Held, HoldDue, HoldEnded, HoldLooked, ProviderHeld, ProviderReleased, ProviderTried
+from rewake.events.host import ActorFailed, ActorParked, Alerted, HostStarted, HostStopped, Quiesced, Resumed, Waits
 from rewake.events.log import MAX_EVENT_BYTES, Append, Durability, Log, Outcome, Refusal, Row, Snapshot
 from rewake.events.memory import MemoryLog
 from rewake.events.messages import (
@@ -120,6 +122,8 @@ __all__ = [
     "DrainDue",
     "CompressionRequested",
     "CompressionHeld",
+    "CompressionReleased",
+    "CompressionTried",
     "Compressed",
     "CompressionFailed",
     "CompressionDiscarded",
@@ -156,7 +160,9 @@ __all__ = [
     "HoldEnded",
     "ProviderHeld",
     "ProviderReleased",
+    "ProviderTried",
     "HostStarted",
+    "Waits",
     "HostStopped",
     "Quiesced",
     "Resumed",

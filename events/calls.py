@@ -62,7 +62,8 @@ class InferenceCompleted(AgentEvent, frozen=True, tag="inference_completed"):
 
 
 class InferenceFailed(AgentEvent, frozen=True, tag="inference_failed"):
-    """The call failed. `retry_ms` is the error policy's delay, asked where the failure came in; None: it gives up.
+    """The call failed. `retry_ms` is the error policy's delay, asked where the failure came in; None: it gives up, or the
+    failure is the gate's.
 
     `text` is what of an answer had come before; tools that it had asked for are not known here and do not run.
     """

@@ -16,7 +16,9 @@ from rewake.events.drain import (
     CompressionDiscarded,
     CompressionFailed,
     CompressionHeld,
+    CompressionReleased,
     CompressionRequested,
+    CompressionTried,
     DrainDue,
     DrainKicked,
     DrainPassed,
@@ -24,7 +26,7 @@ from rewake.events.drain import (
     Released,
 )
 from rewake.events.gate import GateClosed, GateDue, GateOpened, WaitReleased
-from rewake.events.holds import Held, HoldDue, HoldEnded, HoldLooked, ProviderHeld, ProviderReleased
+from rewake.events.holds import Held, HoldDue, HoldEnded, HoldLooked, ProviderHeld, ProviderReleased, ProviderTried
 from rewake.events.host import ActorFailed, ActorParked, Alerted, HostStarted, HostStopped, Quiesced, Resumed
 from rewake.events.messages import MessageAdded, MessageEdited, MessagePlaced, MessageRemoved
 from rewake.events.tools import ToolCalled, ToolReturned
@@ -50,12 +52,12 @@ AnyEvent = (
     | TurnStarted | TurnPrepared | TurnDeclined | TurnWithdrawn | TurnCompleted | TurnExhausted | TurnAborted
     | RetryScheduled | RetryDue | UsageRecorded
     | Compiled | Refused | CalibrationSampled
-    | Held | HoldLooked | HoldDue | HoldEnded | ProviderHeld | ProviderReleased
+    | Held | HoldLooked | HoldDue | HoldEnded | ProviderHeld | ProviderReleased | ProviderTried
     | InferenceRequested | InferenceCompleted | InferenceFailed | InferenceInterrupted
     | ToolCalled | ToolReturned
     | UndoPoint
-    | DrainKicked | DrainDue | CompressionRequested | CompressionHeld | Compressed | CompressionFailed
-    | CompressionDiscarded | Quarantined | Released | DrainPassed
+    | DrainKicked | DrainDue | CompressionRequested | CompressionHeld | CompressionReleased | CompressionTried
+    | Compressed | CompressionFailed | CompressionDiscarded | Quarantined | Released | DrainPassed
     | GateClosed | GateDue | GateOpened | WaitReleased
     | HostStarted | HostStopped | Quiesced | Resumed | ActorFailed | ActorParked | Alerted
 )  # fmt: skip

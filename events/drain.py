@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from rewake.events.base import Event, Millis, Tokens
 from rewake.events.calls import Usage
+from rewake.events.holds import ReleaseWhy
 from rewake.events.turns import Failure
 
 PassEnd = Literal["dry", "ticks", "paused", "stopped"]
@@ -54,10 +55,38 @@ class CompressionRequested(Event, frozen=True, tag="compression_requested"):
 
 
 class CompressionHeld(Event, frozen=True, tag="compression_held"):
-    """Not sent: the gate closed first."""
+    """The summary waits for its provider's gate, which was at `gate_version`; a later opening releases it, or where the call
+    `met` the limit an opening after a later closing.
+
+    `id` is the request that was not sent, or that met a limit; empty where none was made.
+    """
 
     id: str
     gate_version: int
+    provider: str = ""
+    model: str = ""
+    since: Millis = 0
+    met: bool = False
+
+
+class CompressionReleased(Event, frozen=True, tag="compression_released"):
+    """The drain waits for the gate no longer; `gate_version` is that of the opening, or of the wait itself."""
+
+    provider: str
+    model: str
+    gate_version: int
+    why: ReleaseWhy = "opened"
+
+
+class CompressionTried(Event, frozen=True, tag="compression_tried"):
+    """News for a gate that is reopening: a call that it let go at `gate_version` was answered; or (not `ok`) the drain
+    that it had named to probe makes no call.
+    """
+
+    provider: str
+    model: str
+    gate_version: int
+    ok: bool = True
 
 
 class Compressed(Event, frozen=True, tag="compressed"):
@@ -80,7 +109,9 @@ class Compressed(Event, frozen=True, tag="compressed"):
 
 
 class CompressionFailed(Event, frozen=True, tag="compression_failed"):
-    """No summary. `transient` failures are tried again at `retry_at`; the others are evidence against the request."""
+    """No summary. `transient` failures are tried again at `retry_at` (None: once the gate opens); the others are evidence
+    against the request.
+    """
 
     id: str
     work: Work
@@ -89,6 +120,8 @@ class CompressionFailed(Event, frozen=True, tag="compression_failed"):
     transient: bool = False
     retry_at: Millis | None = None
     gate_version: int = 0
+    provider: str = ""
+    model: str = ""
 
 
 class CompressionDiscarded(Event, frozen=True, tag="compression_discarded"):

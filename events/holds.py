@@ -7,6 +7,8 @@ from typing import Literal
 from rewake.events.base import AgentEvent, Millis, Tokens
 from rewake.events.context import Refused, Stretch
 
+ReleaseWhy = Literal["opened", "resumed", "model", "cancelled", "stopped"]
+
 HoldEnd = Literal["fit", "check_failed", "deadline", "nothing_pending", "stopped", "cancelled", "stalled"]
 
 
@@ -52,7 +54,12 @@ class HoldEnded(AgentEvent, frozen=True, tag="hold_ended"):
 
 
 class ProviderHeld(AgentEvent, frozen=True, tag="provider_held"):
-    """The turn waits for its provider's gate."""
+    """The turn waits for its provider's gate; later wakes join it. `since` is the first of its waits in a row.
+
+    `gate_version` is the gate's when it did not let the call go: a later opening releases the turn. Where the call `met`
+    the limit it is what was known of the gate by then: an opening after the closing that is still to come. With `why`
+    "quiesced" it waits for the host, which was at `host_version`. `step` counts the turn's answers.
+    """
 
     turn: str
     wakes: tuple[str, ...]
@@ -62,12 +69,27 @@ class ProviderHeld(AgentEvent, frozen=True, tag="provider_held"):
     gate_version: int
     until: Millis | None = None
     why: str = ""
+    host_version: int = 0
+    step: int = 0
+    met: bool = False
 
 
 class ProviderReleased(AgentEvent, frozen=True, tag="provider_released"):
-    """The gate let the turn through."""
+    """The turn waits for the gate no longer, and why; `gate_version` is that of the opening, or of the wait itself."""
 
     turn: str
     provider: str
     model: str
     gate_version: int
+    why: ReleaseWhy = "opened"
+
+
+class ProviderTried(AgentEvent, frozen=True, tag="provider_tried"):
+    """News for a gate that is reopening: a call that it let go at `gate_version` was answered; or (not `ok`) the agent
+    that it had named to probe makes no call.
+    """
+
+    provider: str
+    model: str
+    gate_version: int
+    ok: bool = True

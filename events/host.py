@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from rewake.events.base import Event, Millis
+
+
+class Waits(Struct, frozen=True, omit_defaults=True, gc=False):
+    """How long a gate stays closed where the provider states no wait: after a limit so long, and up to `jitter_ms` more,
+    doubling with each in a row; after an overload, in the same way.
+    """
+
+    limit_ms: Millis = 65_000
+    jitter_ms: Millis = 5_000
+    longest_limit_ms: Millis = 600_000
+    overload_ms: Millis = 5_000
+    longest_overload_ms: Millis = 300_000
 
 
 class HostStarted(Event, frozen=True, tag="host_started"):
@@ -15,6 +29,7 @@ class HostStarted(Event, frozen=True, tag="host_started"):
     epoch: int
     max_in_flight: int = 8
     maintenance_ms: Millis = 5_000
+    waits: Waits = Waits()
 
 
 class HostStopped(Event, frozen=True, tag="host_stopped"):

@@ -16,7 +16,9 @@ from rewake.events import (
     CompressionDiscarded,
     CompressionFailed,
     CompressionHeld,
+    CompressionReleased,
     CompressionRequested,
+    CompressionTried,
     DrainKicked,
     DrainPassed,
     Event,
@@ -30,6 +32,7 @@ from rewake.events import (
     Work,
 )
 from rewake.projections.conversation import Conversation, closes, digest, price
+from rewake.projections.gates import closes_gate
 from rewake.projections.maps import without
 from rewake.projections.messages import Message
 
@@ -40,7 +43,9 @@ KINDS: frozenset[type[Event]] = frozenset(
         CompressionDiscarded,
         CompressionFailed,
         CompressionHeld,
+        CompressionReleased,
         CompressionRequested,
+        CompressionTried,
         DrainKicked,
         DrainPassed,
         Quarantined,
@@ -82,7 +87,8 @@ class Compression(Struct, frozen=True):
 
     `quarantined` and `parts` by the work's digest, `attempts` by the work's `key`. What was released is in `again` until it
     was tried, and in `retried` with the time. `vain` are the answers in a row that were no summaries, `failed` is the last
-    failure since a summary. Until `paused_until` no pass begins.
+    failure since a summary. Until `paused_until` no pass begins. `gated`: the pass waits for the provider's gate; `tried`:
+    what was last told to a gate.
     """
 
     levels: tuple[Map[str, Summary], ...] = ()
@@ -102,6 +108,8 @@ class Compression(Struct, frozen=True):
     passes: int = 0
     moved_at: Millis = 0
     revision: int = 0
+    gated: CompressionHeld | None = None
+    tried: CompressionTried | None = None
 
     @property
     def summaries(self) -> list[Summary]:
@@ -149,12 +157,22 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
             return replace(done, levels=kept(state, summary), order=state.order.append(event.summary), **moved)
         case CompressionFailed(_, work, error, attempt, transient):
             if transient:
-                return replace(state, open=None, failed=error, pauses=state.pauses + 1)
+                pauses = state.pauses + (0 if closes_gate(error) else 1)
+                return replace(state, open=None, failed=error, pauses=pauses)
             tried = max(attempt, TRIES) if error.kind == "overflow" else attempt
             attempts = state.attempts.set(key(work), tried)
             return replace(state, open=None, failed=error, vain=state.vain + 1, attempts=attempts)
-        case CompressionDiscarded() | CompressionHeld():
+        case CompressionDiscarded():
             return replace(state, open=None)
+        case CompressionHeld():
+            going = state.passing
+            if going and state.open:
+                going = replace(going, left=going.left + 1, made=going.made - 1)
+            return replace(state, open=None, passing=going, gated=event)
+        case CompressionReleased():
+            return replace(state, gated=None)
+        case CompressionTried():
+            return replace(state, tried=event)
         case Quarantined(work):
             given = {
                 "quarantined": state.quarantined.set(work.digest, event),

@@ -1,4 +1,6 @@
-"""Budget holds: the turn that waits for compression, what its looks saw, and what is left of a hold once it is over."""
+"""Holds: the turn that waits for compression, what its looks saw, and what is left of a hold once it is over; the turn
+that waits for its provider's gate.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,9 @@ from rewake.events import (
     HoldEnded,
     HoldLooked,
     Millis,
+    ProviderHeld,
+    ProviderReleased,
+    ProviderTried,
     Recorded,
     Refused,
     RetryScheduled,
@@ -33,6 +38,9 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
     Compiled,
     RetryScheduled,
     Alerted,
+    ProviderHeld,
+    ProviderReleased,
+    ProviderTried,
 }
 REFUSALS = frozenset({"over_budget", "uncovered"})
 SPENDING = frozenset({"deadline", "nothing_pending", "stalled"})
@@ -61,12 +69,18 @@ class Hold(Struct, frozen=True, gc=False):
 class Holds(Struct, frozen=True, gc=False):
     """`waiting` now; `over`: its turn runs again or has its fresh compile to come. `demand`: what the last refusal
     lacked. `posted_at`: when an operator was last told of one.
+
+    `gated` waits for its provider's gate; `let`: it waited for it last, and runs again or is about to. `tried`: what
+    was last told to a gate.
     """
 
     waiting: Hold | None = None
     over: Hold | None = None
     demand: tuple[Stretch, ...] = ()
     posted_at: Millis | None = None
+    gated: ProviderHeld | None = None
+    let: ProviderHeld | None = None
+    tried: ProviderTried | None = None
 
 
 def initial() -> Holds:
@@ -84,6 +98,14 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
             return replace(state, posted_at=recorded.at)
         case Wake(id=wake) if hold := state.waiting:
             return replace(state, waiting=replace(hold, wakes=(*hold.wakes, wake)))
+        case Wake(id=wake) if gated := state.gated:
+            return replace(state, gated=replace(gated, wakes=(*gated.wakes, wake)))
+        case ProviderHeld():
+            return replace(state, gated=event, let=None)
+        case ProviderReleased():
+            return replace(state, gated=None, let=state.gated)
+        case ProviderTried():
+            return replace(state, tried=event)
         case HoldLooked(_, revisions, _, demand) if hold := state.waiting:
             looked = replace(hold, seen=revisions, looks=hold.looks + 1, looked_at=recorded.at)
             return replace(state, waiting=looked, demand=demand)
@@ -99,7 +121,9 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
         case _ if isinstance(event, TurnEnd):
             over = None if state.over and state.over.turn == event.turn else state.over
             waiting = None if state.waiting and state.waiting.turn == event.turn else state.waiting
-            return replace(state, over=over, waiting=waiting)
+            gated = None if state.gated and state.gated.turn == event.turn else state.gated
+            let = None if state.let and state.let.turn == event.turn else state.let
+            return replace(state, over=over, waiting=waiting, gated=gated, let=let)
         case _:
             return state
 
@@ -111,6 +135,12 @@ def rows(state: Holds) -> list[dict[str, Any]]:
         | {"looked_at": hold.looked_at, "ended": hold.ended or None}
         for hold in (state.waiting, state.over)
         if hold
+    ] + [
+        {"turn": gated.turn, "since": gated.since, "until": gated.until, "wakes": list(gated.wakes)}
+        | {"why": f"{gated.provider} {gated.model}: {gated.why}", "tokens": None, "room": None, "looks": 0}
+        | {"looked_at": None, "ended": None}
+        for gated in (state.gated,)
+        if gated
     ]
 
 

@@ -8,7 +8,18 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rewake.events import ActorFailed, ActorParked, Event, HostStarted, HostStopped, Millis, Quiesced, Recorded, Resumed
+from rewake.events import (
+    ActorFailed,
+    ActorParked,
+    Event,
+    HostStarted,
+    HostStopped,
+    Millis,
+    Quiesced,
+    Recorded,
+    Resumed,
+    Waits,
+)
 
 NAME = "host"
 KINDS: frozenset[type[Event]] = frozenset({HostStarted, HostStopped, Quiesced, Resumed, ActorFailed, ActorParked})
@@ -24,7 +35,10 @@ class Trouble(Struct, frozen=True):
 
 
 class Host(Struct, frozen=True):
-    """`options` as the running process has them; `parked` actors take nothing until the next start."""
+    """`options` as the running process has them; `parked` actors take nothing until the next start.
+
+    `moved`: the version of the stream at which the host last quiesced or resumed.
+    """
 
     epoch: int = 0
     version: str = ""
@@ -32,6 +46,8 @@ class Host(Struct, frozen=True):
     since: Millis = 0
     max_in_flight: int = 8
     maintenance_ms: Millis = 5_000
+    waits: Waits = Waits()
+    moved: int = 0
     quiesced: bool = False
     reason: str = ""
     troubles: Map[str, Trouble] = Map()
@@ -44,15 +60,15 @@ def initial() -> Host:
 
 def evolve(state: Host, recorded: Recorded) -> Host:
     match recorded.event:
-        case HostStarted(version, epoch, in_flight, maintenance):
-            fresh = Host(epoch, version, True, recorded.at, in_flight, maintenance)
+        case HostStarted(version, epoch, in_flight, maintenance, waits):
+            fresh = Host(epoch, version, True, recorded.at, in_flight, maintenance, waits, state.moved)
             return replace(fresh, quiesced=state.quiesced, reason=state.reason)
         case HostStopped():
             return replace(state, running=False)
         case Quiesced(reason):
-            return replace(state, quiesced=True, reason=reason)
+            return replace(state, quiesced=True, reason=reason, moved=recorded.version)
         case Resumed():
-            return replace(state, quiesced=False, reason="")
+            return replace(state, quiesced=False, reason="", moved=recorded.version)
         case ActorFailed(stream, error, count, at, command):
             trouble = Trouble(on(at, command), count, error, recorded.at)
             return replace(state, troubles=state.troubles.set(stream, trouble))

@@ -19,6 +19,7 @@ from rewake.events import (
     InferenceRequested,
     MessageAdded,
     Millis,
+    ProviderHeld,
     Recorded,
     Refused,
     RetryDue,
@@ -34,6 +35,7 @@ from rewake.events import (
     Usage,
 )
 from rewake.events.turns import TURN_ENDS
+from rewake.projections.gates import closes_gate
 
 NAME = "turns"
 KINDS: frozenset[type[Event]] = TURN_ENDS | {
@@ -42,6 +44,7 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
     Compiled,
     Refused,
     Held,
+    ProviderHeld,
     UndoPoint,
     InferenceRequested,
     InferenceCompleted,
@@ -55,7 +58,9 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
 }
 RECENT = 64
 
-Stage = Literal["starting", "admitted", "refused", "compiled", "calling", "answered", "failed", "waiting", "tooling"]
+Stage = Literal[
+    "starting", "admitted", "refused", "compiled", "calling", "answered", "failed", "waiting", "tooling", "gated"
+]
 
 
 class OpenTool(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -71,7 +76,7 @@ class OpenTool(Struct, frozen=True, omit_defaults=True, gc=False):
 
 class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     """A turn that has not ended. `step` counts its answered requests, `partials` the answers that broke off, `failures` the
-    requests in a row that failed.
+    requests in a row that failed. `fresh`: it has had no answer since it last started.
     """
 
     id: str
@@ -98,6 +103,7 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     undo: bool = False
     admitted: bool = False
     ending: bool = False
+    fresh: bool = True
     usage: Usage | None = Usage(0, 0)
     last_counted: Tokens = 0
     last_payload: Tokens = 0
@@ -144,6 +150,9 @@ def evolve(state: Turns, recorded: Recorded) -> Turns:
     match event:
         case Held():
             return replace(state, running=None, held=replace(turn, stage="refused", compiled=None))
+        case ProviderHeld():
+            waits = replace(turn, stage="gated", compiled=None, call=None, retry=None)
+            return replace(state, running=None, held=waits)
         case _ if type(event) in TURN_ENDS:
             return ended(state, turn, recorded)
         case _:
@@ -157,10 +166,11 @@ def rows(state: Turns) -> list[dict[str, Any]]:
         | {"attempts": one.attempts, "steps": one.steps}
         for one in state.past
     ]
+    waits = "gated" if state.held and state.held.stage == "gated" else "held"
     alive = [
         {"turn": one.id, "state": stage, "since": one.since, "ended": None, "wakes": list(one.wakes)}
         | {"attempts": one.attempt, "steps": one.step}
-        for one, stage in ((state.held, "held"), (state.running, state.running and state.running.stage))
+        for one, stage in ((state.held, waits), (state.running, state.running and state.running.stage))
         if one
     ]
     return past + alive
@@ -176,9 +186,10 @@ def started(state: Turns, event: TurnStarted, at: Millis) -> Turn:
             attempt=event.attempt,
             wakes=event.wakes,
             stage="starting",
-            failures=0,
+            failures=before.failures if before.stage == "gated" else 0,
             admitted=before.admitted and goes_on,
             prepared=before.prepared if goes_on else None,
+            fresh=before.fresh or not goes_on,
             trigger=event.trigger,
             channel=event.channel,
             addressed=event.addressed,
@@ -219,7 +230,8 @@ def step(turn: Turn, recorded: Recorded) -> Turn:
         case InferenceCompleted() if turn.call:
             return answered(turn, turn.call, event)
         case InferenceFailed(_, error):
-            return replace(counted(turn, error), stage="failed", call=None, failures=turn.failures + 1, error=error)
+            failures = turn.failures if closes_gate(error) else turn.failures + 1
+            return replace(counted(turn, error), stage="failed", call=None, failures=failures, error=error)
         case InferenceInterrupted():
             return replace(turn, stage="failed", call=None)
         case RetryScheduled():
@@ -257,6 +269,7 @@ def answered(turn: Turn, call: InferenceRequested, event: InferenceCompleted) ->
         call=None,
         step=turn.step + 1,
         failures=0,
+        fresh=False,
         error=None,
         usage=total,
         last_counted=used.input if used else 0,

@@ -28,7 +28,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "turns": ("turn", "state", "since", "ended", "attempts", "steps", "wakes"),
     "holds": ("turn", "since", "until", "ended", "looks", "tokens", "room", "why"),
     "compression": ("state", "first", "last", "source_tokens", "tokens", "text"),
-    "gates": ("provider", "model", "since", "until", "n", "why"),
+    "gates": ("provider", "model", "state", "since", "until", "n", "why"),
     "settings": ("name", "value"),
     "host": ("epoch", "version", "running", "since", "quiesced", "max_in_flight", "parked", "troubled"),
     "calibration": ("key", "multiplier", "accepted", "rejected", "provisional"),

@@ -15,8 +15,9 @@ from rewake.actors.agent.calling import (
     prepared,
     request,
 )
-from rewake.actors.agent.commands import Answered, Configure, Failed, Prepared, Push, Returned, Rouse, Start
+from rewake.actors.agent.commands import Answered, Configure, Failed, NotSent, Prepared, Push, Returned, Rouse, Start
 from rewake.actors.agent.configuring import configured, started
+from rewake.actors.agent.gating import freed, kept_back, not_sent, passed_on, reported
 from rewake.actors.agent.holding import after_refusal, due, look, looked
 from rewake.actors.agent.outgrowing import outgrown
 from rewake.actors.agent.pacing import reached
@@ -39,6 +40,8 @@ from rewake.events import (
     Compressed,
     DrainPassed,
     Event,
+    GateClosed,
+    GateOpened,
     Held,
     HoldDue,
     HoldEnded,
@@ -51,6 +54,9 @@ from rewake.events import (
     MessageEdited,
     MessagePlaced,
     MessageRemoved,
+    ProviderHeld,
+    ProviderReleased,
+    ProviderTried,
     Quarantined,
     Recorded,
     Refused,
@@ -68,11 +74,11 @@ from rewake.events import (
     Wake,
 )
 from rewake.events.turns import TURN_ENDS
-from rewake.projections import compression, host
+from rewake.projections import compression, gates, host
 from rewake.projections.turns import Turn, absent, open_tools
 
 NOTHING_FOLLOWS = frozenset(
-    {UndoPoint, InferenceRequested, ToolCalled, CalibrationSampled, UsageRecorded, Held, Alerted}
+    {UndoPoint, InferenceRequested, ToolCalled, CalibrationSampled, UsageRecorded, ProviderTried, Alerted}
 )
 """Kinds that are looked up before any `match`: the most frequent ones."""
 
@@ -90,6 +96,7 @@ def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
         follows=(
             Follow(f"drain/{name}", compression.KINDS, frozenset({Compressed, DrainPassed, Quarantined, Released})),
             Follow("host", host.KINDS, frozenset({Resumed})),
+            Follow("gate/*", gates.KINDS, frozenset({GateClosed, GateOpened})),
         ),
     )
 
@@ -105,6 +112,8 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
             return answered(state, command)
         case Failed():
             return failed(state, command, policy)
+        case NotSent():
+            return not_sent(state, command)
         case Returned():
             return returned(state, command)
         case Prepared():
@@ -125,20 +134,24 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
     """Decide what follows from one event."""
     event = recorded.event
     if type(event) in TURN_ENDS:
-        return boundary(state)
+        return boundary(state) or passed_on(state)
     if type(event) in NOTHING_FOLLOWS:
         return []
     match event:
         case Wake(message=str()) if state.holds.waiting:
             return look(state, recorded)
-        case Wake() | Resumed():
+        case Wake() | ProviderReleased():
             return next_turn(state)
+        case Resumed():
+            return freed(state) or next_turn(state)
         case MessagePlaced():
-            return goes_on(state) if state.turns.running else next_turn(state)
+            return goes_on(state) if state.turns.running else next_turn(state) or passed_on(state)
         case MessageAdded(turn=str(turn)) if ends_round(state, event, turn):
             return after_round(state)
         case SettingChanged(more=True):
             return []
+        case SettingChanged() if goes := freed(state):
+            return goes
         case SettingChanged() if asking(state) and not asks(state):
             return start(state)
         case SettingChanged() if absent(state.turns.running):
@@ -152,7 +165,8 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
         case Compressed() | DrainPassed() | Quarantined() | Released():
             return look(state, recorded)
         case TurnStarted():
-            return [] if asks(state) and not state.turn.admitted else start(state)
+            asked = asks(state) and not state.turn.admitted
+            return kept_back(state, recorded.at) or ([] if asked else start(state))
         case TurnPrepared(error=failure, retry_ms=delay) if failure:
             return wait_or_end(state, recorded.at, failure, delay)
         case TurnPrepared(turn, admitted=admitted):
@@ -168,9 +182,15 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
         case HoldEnded():
             return next_turn(state)
         case InferenceCompleted():
-            return after_answer(state, event)
+            return [*reported(state, event), *after_answer(state, event)]
         case InferenceFailed():
             return after_failure(state, recorded, event)
+        case ProviderHeld():
+            return freed(state)
+        case GateOpened():
+            return freed(state) or passed_on(state)
+        case Held():
+            return passed_on(state)
         case InferenceInterrupted():
             return [request(state)]
         case RetryDue():
@@ -200,7 +220,7 @@ def turn_orders(state: Agent, turn: Turn, sayings: Sayings | None = None) -> Map
             "turn",
             call.provider,
             call.model,
-            turn.step == 0,
+            turn.fresh,
             live.call_timeout_ms / 1_000,
             partial(render, state, call, sayings),
         )

@@ -7,6 +7,7 @@ import hashlib
 from msgspec.structs import replace
 
 from rewake.actors.agent.commands import Answered, Failed, Prepared
+from rewake.actors.agent.gating import met_limit
 from rewake.actors.agent.planning import overhead
 from rewake.actors.agent.rendering import cue, prefill
 from rewake.actors.agent.retrying import exhausted, usage, wait_or_end
@@ -37,6 +38,7 @@ from rewake.events import (
 from rewake.projections import pricing
 from rewake.projections.calibration import REJECTED_ALIKE, after_rejected, estimate, judged, meter
 from rewake.projections.conversation import flat_price, price
+from rewake.projections.gates import closes_gate
 from rewake.projections.plan import shown
 from rewake.projections.turns import Turn
 
@@ -135,7 +137,7 @@ def failed(state: Agent, said: Failed, policy: ErrorPolicy) -> list[Event]:
     if call is None:
         return []
     turn = state.turn
-    delay = policy.delay(said.error, turn.failures + 1, said.at - turn.since)
+    delay = None if closes_gate(said.error) else policy.delay(said.error, turn.failures + 1, said.at - turn.since)
     return [
         InferenceFailed(
             call.call, said.error, said.emitted, delay, call.provider, call.model, said.gate_version, said.text
@@ -275,6 +277,9 @@ def off(state: Agent, sample: CalibrationSampled) -> Alerted:
 
 
 def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) -> list[Event]:
-    """What had come of an answer is kept, and the turn goes on from there; then the error policy's answer."""
+    """What had come of an answer is kept, and the turn goes on from there; then it waits for the gate, or as the error policy
+    says.
+    """
     events = [*sampled(state, failure), *kept(state, failure)]
-    return [*events, *wait_or_end(state, recorded.at, failure.error, failure.retry_ms)]
+    waits = met_limit(state, failure, recorded.at)
+    return [*events, *(waits or wait_or_end(state, recorded.at, failure.error, failure.retry_ms))]

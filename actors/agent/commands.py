@@ -98,6 +98,19 @@ class Failed(Command, frozen=True):
         return "call", self.call
 
 
+class NotSent(Command, frozen=True):
+    """A call was not sent: its gate, at `gate_version`, is shut for it; or (`why` "quiesced") the host takes no new turns."""
+
+    call: str
+    gate_version: int
+    why: str = ""
+    host_version: int = 0
+
+    @property
+    def ends(self) -> Key | None:
+        return "call", self.call
+
+
 class Returned(Command, frozen=True):
     """A tool returned."""
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rewake.actors.agent.planning import note, overhead, room_of, spoken
 from rewake.actors.agent.retrying import after_refused, wait_or_end
 from rewake.actors.agent.state import Agent, is_pending, planned, revisions
-from rewake.actors.agent.waking import owed_to, started
+from rewake.actors.agent.waking import caused, owed_to, started
 from rewake.events import Alerted, Event, Failure, Held, HoldEnded, HoldLooked, Millis, Recorded, Refused
 from rewake.events.holds import HoldEnd
 from rewake.projections.holds import Hold, record, spent
@@ -39,11 +39,6 @@ def after_refusal(state: Agent, recorded: Recorded, refusal: Refused) -> list[Ev
         )
         return [held] if earlier else [held, alert(state, refusal, recorded.at, until)]
     return after_refused(state, recorded.at, failure(refusal, earlier, recorded.at))
-
-
-def caused(state: Agent) -> tuple[str, ...]:
-    """The turn's own wakes, and those that came since it started."""
-    return tuple(one.id for one in state.wakes.owed if one.turn in (None, state.turn.id))
 
 
 def may_hold(state: Agent, refusal: Refused) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from rewake.projections import (
     calibration,
     compression,
     conversation,
+    gates,
     holds,
     host,
     settings,
@@ -28,8 +30,8 @@ from rewake.projections.plan import Plan, Refusal
 
 
 class Agent(Struct, frozen=True, gc=False):
-    """An agent's whole state. `version` is that of its stream; `compression` is its drain's, `host` the process's; `asked`
-    are the settings that the newest request was made with.
+    """An agent's whole state. `version` is that of its stream; `compression` is its drain's, `host` the process's, `gates`
+    the providers'; `asked` are the settings that the newest request was made with.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Agent(Struct, frozen=True, gc=False):
     undo: undo.Undo = undo.Undo()
     compression: compression.Compression = compression.Compression()
     host: host.Host = host.Host()
+    gates: Map[str, gates.Gate] = Map()
     asked: Settings | None = None
 
     @property
@@ -78,6 +81,7 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "undo": (undo.KINDS, undo.evolve),
     "compression": (compression.KINDS, compression.evolve),
     "host": (host.KINDS, host.evolve),
+    "gates": (gates.KINDS, gates.evolve_all),
 }
 
 
@@ -107,7 +111,8 @@ def evolve(state: Agent, recorded: Recorded) -> Agent:
 def quiet(state: Agent) -> bool:
     """Whether a turn may start: none runs, none is held, and the host takes new ones."""
     started = state.settings.live is not None and not state.settings.disposed
-    return started and not state.turns.running and not state.holds.waiting and not state.host.quiesced
+    waits = state.holds.waiting or state.holds.gated
+    return started and not state.turns.running and not waits and not state.host.quiesced
 
 
 def planned(state: Agent, overhead: Overhead, settings: Settings | None = None) -> Plan | Refusal:

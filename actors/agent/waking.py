@@ -66,8 +66,8 @@ def next_turn(state: Agent) -> list[Event]:
     """What starts when nothing runs: the turn whose hold is over, else one for all the wakes that wait."""
     if not quiet(state):
         return []
-    over, held = state.holds.over, state.turns.held
-    if over and held and over.turn == held.id:
+    held = state.turns.held
+    if held and any(hold and hold.turn == held.id for hold in (state.holds.over, state.holds.let)):
         return [started(state, owed_to(state, held), held)]
     ready = waiting(state.wakes)
     return [started(state, ready)] if ready else []
@@ -110,6 +110,11 @@ def started(state: Agent, causes: Sequence[Pending], again: Turn | None = None) 
 def owed_to(state: Agent, held: Turn) -> tuple[Pending, ...]:
     """The wakes of a held turn, and all that came since: one compile answers them."""
     return tuple(one for one in state.wakes.owed if one.turn in (None, held.id))
+
+
+def caused(state: Agent) -> tuple[str, ...]:
+    """The running turn's own wakes, and those that came since it started."""
+    return tuple(one.id for one in state.wakes.owed if one.turn in (None, state.turn.id))
 
 
 def mine(state: Agent, wakes: Sequence[str]) -> tuple[Pending, ...]:

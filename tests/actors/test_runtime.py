@@ -15,9 +15,10 @@ from tenacity import stop_after_attempt, wait_none
 from rewake.actors import AgentConfig, Runtime, RuntimeOptions, tool
 from rewake.actors.agent.commands import Push
 from rewake.actors.incarnation import Asked
+from rewake.actors.lines import Line, Waiting
 from rewake.actors.orders import Admit, Infer
 from rewake.actors.policy import ErrorPolicy
-from rewake.actors.ports import Equipment, Line, Ports, Waiting
+from rewake.actors.ports import Equipment, Ports
 from rewake.actors.providers import Request, ScriptedProvider, call_tool, drop
 from rewake.actors.shell import Shell
 from rewake.actors.virtual import Timers
@@ -213,7 +214,7 @@ def test_a_call_that_was_cancelled_before_it_began_gives_its_place_free():
         ports = Ports(
             {"scripted": provider}, {"ada": Equipment()}, lambda *said: delivered.append(said), Timers(), never
         )
-        ports.start("gate/scripted", ("admit",), Admit("scripted", 1, 0))
+        ports.start("gate/scripted", ("admit",), Admit("scripted", 1))
         ports.start("agent/ada", ("call", "1"), order("1"))
         ports.cancel("agent/ada", ("call", "1"))
         ports.start("agent/ada", ("call", "2"), order("2"))
@@ -229,8 +230,8 @@ def test_turns_are_sent_before_compression():
         order = Infer(purpose, "agent/ada", purpose, "p", model, False, 5, lambda: None)  # pyright: ignore[reportArgumentType]
         return Waiting("agent/ada", (purpose, model), order)
 
-    line = Line(admit=Admit("p", 0, 1, closed=("shut",)))
-    for one in (waiting("compression"), waiting("turn", "shut"), waiting("turn")):
+    line = Line(admit=Admit("p", 0))
+    for one in (waiting("compression"), waiting("turn")):
         line.put(one)
     assert [(one.order.purpose, one.order.model) for one in iter(line.next, None)] == [
         ("turn", "m"),
