@@ -316,8 +316,9 @@ class Scheduler:
         """The process is gone, with all that was in its memory."""
         self.dying = self.closing = True
         self.cells.clear()
-        self.halt()
-        self.loop.close()
+        if not self.loop.is_closed():  # a simulation that was forgotten may have lost it already
+            self.halt()
+            self.loop.close()
 
 
 async def inline(call: Callable[[], Any]) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from typing import Any
 
 from rewake.actors import snapshots
 from rewake.actors.behaviour import Behaviour, fold
 from rewake.actors.config import AgentConfig
 from rewake.actors.incarnation import Incarnation
-from rewake.actors.providers import ScriptedProvider, call_tool, drop, reply, server_error, slow
+from rewake.actors.providers import ScriptedProvider, call_tool, drop, limit, overloaded, reply, server_error, slow
+from rewake.actors.providers.extract import extract
 from rewake.actors.simulation import Simulation
 from rewake.actors.tools import tool
 from rewake.events import Log, RewakeError
@@ -48,9 +50,22 @@ async def willing(agent: str, wakes: Any) -> bool:
 
 
 def answers(seed: int) -> ScriptedProvider:
-    """The same request has the same answer."""
+    """The same request has the same answer, but for a limit or an overload that one in six meets once or twice before."""
+    asked = Counter[str]()
+
+    def limits(request: Any) -> Any:
+        """The limit that this request meets now, if any."""
+        key = f"{seed} {request.agent} {request.purpose} {request.turn} {request.step}"
+        chance = random.Random(hashlib.sha256(key.encode()).digest())
+        asked[key] += 1
+        times, wait = chance.choice([0, 0, 0, 0, 0, 1, 2]), chance.choice([None, 2, 30, 600])
+        if asked[key] > times:
+            return None
+        return slow(chance.choice([limit(wait), overloaded(wait)]), seconds=chance.choice([0, 3]))
 
     def script(request: Any) -> Any:
+        if met := limits(request):
+            return met
         said = f"{seed} {request.agent} {request.turn} {request.step}"
         chance = random.Random(hashlib.sha256(said.encode()).digest())
         tools = [one.name for one in request.tools]
@@ -67,7 +82,7 @@ def answers(seed: int) -> ScriptedProvider:
             case _:
                 return reply("well " * chance.randint(1, 40))
 
-    return ScriptedProvider(script)
+    return ScriptedProvider(script, summarize=lambda request: limits(request) or extract(request))
 
 
 def begun(seed: int, log: Any = None) -> Simulation:
