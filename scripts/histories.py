@@ -183,9 +183,10 @@ def taken(life: Life, wake: str, turn: str) -> None:
 
 
 def turn_of(life: Life, event: Event, state: Agent) -> str | None:
-    """The turn that an event belongs to: it names it, or a call of it; a wake belongs to the hold that it joins."""
+    """The turn that an event belongs to: it names it, or a call of it; a wake belongs to the one that it joins."""
     if isinstance(event, Wake):
-        return state.holds.waiting.turn if state.holds.waiting else None
+        hold = state.holds.waiting or state.holds.gated
+        return hold.turn if hold else None
     turn, call = getattr(event, "turn", None), getattr(event, "call", None)
     if turn in life.turns:
         if call:
@@ -204,12 +205,13 @@ def ended(life: Life, event: TurnEnd) -> None:
 
 def standing(life: Life, now: Owed, state: Agent) -> None:
     """What a wake that has not ended waits for, and with it the turn that has taken it, or that it joins."""
-    hold, running = state.holds.waiting, state.turns.running
+    hold, running = state.holds.waiting or state.holds.gated, state.turns.running
     if hold and now.wake in hold.wakes:
         taken(life, now.wake, hold.turn)
     if now.wake in life.wakes:
         life.wakes[now.wake] = replace(life.wakes[now.wake], state=now.state, why=now.why, next_at=now.next_at)
     went = running if running and now.wake in running.wakes else state.turns.held
     if went:
-        does = "held" if hold else "owed" if went is not running else "retrying" if went.retry else "running"
+        waits = "gated" if state.holds.gated else "held"
+        does = waits if hold else "owed" if went is not running else "retrying" if went.retry else "running"
         life.turns[went.id] = replace(life.turns[went.id], state=does, why=now.why, next_at=now.next_at)

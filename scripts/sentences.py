@@ -22,6 +22,8 @@ from rewake.events import (
     InferenceRequested,
     MessageAdded,
     Millis,
+    ProviderHeld,
+    ProviderReleased,
     Recorded,
     Refused,
     RetryDue,
@@ -41,6 +43,7 @@ from rewake.events import (
     Wake,
 )
 from rewake.projections.calibration import meter
+from rewake.projections.gates import closes_gate
 from rewake.projections.progress import clock
 from rewake.scripts.tables import short
 
@@ -58,6 +61,15 @@ class Began:
         return f"{at - self.at.get(id, at):,} ms"
 
 
+GOES_ON = {
+    "opened": "goes on: the gate has opened",
+    "resumed": "goes on: the host has resumed",
+    "model": "goes on: with another model",
+    "cancelled": "waits no longer: cancelled",
+    "stopped": "waits no longer: the agent was disposed of",
+}
+
+
 def sentence(recorded: Recorded, state: Agent, began: Began) -> str:
     """What the event says, the state as it was right after it; empty for what goes without saying."""
     event, at = recorded.event, recorded.at
@@ -72,7 +84,7 @@ def sentence(recorded: Recorded, state: Agent, began: Began) -> str:
         case InferenceCompleted(call):
             return completed(event, began.calls.get(call), began.took(call, at))
         case InferenceFailed(call, error):
-            gives_up = "" if event.retry_ms is not None else ": it is not tried again"
+            gives_up = "" if event.retry_ms is not None or closes_gate(error) else ": it is not tried again"
             return f"{call} failed after {began.took(call, at)}: {error.told}{gives_up}"
         case InferenceInterrupted(call):
             return f"{call} was cut off by a restart: it may or may not have reached the provider"
@@ -82,7 +94,7 @@ def sentence(recorded: Recorded, state: Agent, began: Began) -> str:
         case Held() | HoldLooked() | HoldDue() | HoldEnded():
             return holding(recorded, state, began)
         case Wake(id=wake):
-            return f"{wake} joins the hold"
+            return f"{wake} joins the hold" if state.holds.waiting else f"{wake} joins it"
         case CalibrationSampled():
             return sampled(event, state)
         case _:
@@ -107,6 +119,12 @@ def plainly(event: Event) -> str:
             return f"waits {delay / 1_000:g} s, until {clock(due)}, after {error.told}"
         case RetryDue():
             return "tries again"
+        case ProviderHeld(why="quiesced"):
+            return "waits: the host is quiesced"
+        case ProviderHeld(wakes=wakes, provider=provider, model=model, why=why):
+            return f"waits for the gate of {provider}, {model} ({why}), for {', '.join(wakes)}"
+        case ProviderReleased(why=why):
+            return GOES_ON[why]
         case MessageAdded(role="assistant", blocks=blocks):
             text = " ".join(block.text for block in blocks if isinstance(block, Text))
             return f"says: {short(text)}" if text else ""
