@@ -5,7 +5,9 @@ from rewake.actors.contents import Context, StartingTurn
 from rewake.actors.policy import ErrorPolicy
 from rewake.actors.redecide import Difference, redecide
 from rewake.actors.reports import (
+    AbortReport,
     Alert,
+    CancelReport,
     Health,
     IdleReport,
     Owed,
@@ -43,12 +45,14 @@ from rewake.events.errors import (
 )
 
 __all__ = [
+    "AbortReport",
     "ActorParked",
     "AgentBusy",
     "AgentConfig",
     "Alert",
     "BudgetInfeasible",
     "CalledFromInside",
+    "CancelReport",
     "Context",
     "Delta",
     "Difference",

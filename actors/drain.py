@@ -18,6 +18,7 @@ from rewake.actors.orders import Infer
 from rewake.actors.providers.base import Reply
 from rewake.actors.summarising import priced, request, stub, whole, wrong
 from rewake.events import (
+    AgentDisposed,
     Alerted,
     CalibrationSampled,
     Compiled,
@@ -36,6 +37,7 @@ from rewake.events import (
     GateOpened,
     Held,
     HoldLooked,
+    InferenceRequested,
     MessageAdded,
     Millis,
     Overhead,
@@ -118,8 +120,10 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "gates": (gates.KINDS, gates.evolve_all),
 }
 FOLDS = dispatch(PARTS)
-FOLDED = conversation.KINDS | settings.KINDS | holds.KINDS | calibration.KINDS
-RINGS = frozenset({Held, HoldLooked, TurnCompleted, TurnExhausted, TurnAborted, SettingChanged})
+UNREAD: frozenset[type[Event]] = frozenset({InferenceRequested})
+"""What only the agent itself asks of its conversation: which messages were sent."""
+FOLDED = (conversation.KINDS | settings.KINDS | holds.KINDS | calibration.KINDS) - UNREAD
+RINGS = frozenset({Held, HoldLooked, TurnCompleted, TurnExhausted, TurnAborted, SettingChanged, AgentDisposed})
 
 NOTHING_FOLLOWS = frozenset({MessageAdded, Wake, Compiled, CalibrationSampled, TurnCompleted})
 """Kinds that are looked up before any `match`: the most frequent ones."""
@@ -214,6 +218,8 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
             return tick(state, recorded.at) if state.compression.passing else [DrainKicked("released", TICKS)]
         case SettingChanged() if moved_on := deferring.freed(state.compression, state.gates, state.live, state.stream):
             return moved_on
+        case AgentDisposed() if going := state.compression.open:
+            return [CompressionDiscarded(going.id, going.work, "the agent was disposed")]
         case SettingChanged(name) if other_model(state, name):
             return [Released(tuple(sorted(state.compression.quarantined)), "model")]
         case _:
@@ -290,6 +296,8 @@ def tick(state: Drain, at: Millis) -> list[Event]:
     going = state.compression.passing
     if going is None or state.compression.gated:
         return []
+    if state.settings.disposed:
+        return [passed(state, "stopped", at)]
     work = next_work(state)
     if work is None or going.left <= 0:
         return [passed(state, "dry" if work is None else "ticks", pause(state) + at)]

@@ -22,17 +22,19 @@ from rewake.actors.fleet import (
     check_names,
     equipment,
     names_of,
+    pair,
     recorded_settings,
 )
 from rewake.actors.host import Closing, Opened
 from rewake.actors.incarnation import Answer, Asked
 from rewake.actors.inside import in_daemon_thread
 from rewake.actors.journal import Journal
+from rewake.actors.operating import Operated
 from rewake.actors.ports import Ports
 from rewake.actors.reports import Alert, StopReport, owed
 from rewake.actors.shell import Shell
 from rewake.actors.snapshots import Unpacking
-from rewake.actors.surface import Duration, Surface
+from rewake.actors.surface import Duration
 from rewake.actors.telling import Delta, Subscription, alert_of
 from rewake.actors.waiting import ANY, Watchers
 from rewake.events import (
@@ -54,7 +56,7 @@ READ_AGAIN = 0.05
 """Seconds after which a stream that could not be read at the start is tried again."""
 
 
-class Engine(Surface):
+class Engine(Operated):
     """Everything under a runtime's calls: threads, queues, the loop."""
 
     def __init__(
@@ -135,7 +137,11 @@ class Engine(Surface):
         self._ask("host", Opened(VERSION, self._epoch, options.max_in_flight, pause, waits(options)))
         for shell in others:
             shell.restart()
-        waiting = [self._told_later(f"agent/{name}", Start(config)) for name, config in self._settings.items()]
+        waiting = [
+            self._told_later(f"agent/{name}", Start(config))
+            for name, config in [(name, self._settings[name]) for name in self._configs]
+            if not self._shells[f"agent/{name}"].state.settings.disposed
+        ]
         for wait in waiting:
             with suppress(ActorParked):
                 wait(START_TIMEOUT)
@@ -155,6 +161,37 @@ class Engine(Surface):
                 time.sleep(READ_AGAIN)
             else:
                 return shell
+
+    def _launch(self, config: AgentConfig, once: bool = False) -> None:
+        recorded = recorded_settings(config, self.providers)
+        with self._lock:
+            self._check()
+            before, self._configs = self._configs, {**self._configs, config.name: config}
+            self._ports.equipment = equipment(self._configs)
+            try:
+                for behaviour in pair(config.name, config):
+                    if shell := self._shells.get(behaviour.stream):
+                        shell.tell(partial(shell.become, behaviour))
+                    else:
+                        self._join(behaviour).restart()
+                self._ask(f"agent/{config.name}", Start(recorded, once))
+            except BaseException:
+                self._configs = before
+                self._ports.equipment = equipment(before)
+                raise
+            self._settings[config.name] = recorded
+
+    def _leave(self, name: str) -> None:
+        with self._lock:
+            for stream in (f"agent/{name}", f"drain/{name}"):
+                if self._running and (shell := self._shells.pop(stream, None)):
+                    self._subscriptions.remove(shell)
+                    shell.tell(shell.rest)
+                    shell.worker.stop(block=False)
+
+    def _forbid_waiting(self, call: str) -> None:
+        if threading.current_thread() is self._thread:
+            raise CalledFromInside(f"{call} would block the loop that it is called on")
 
     def _close(self, limit: float) -> StopReport:
         """Admission closes first; then each step is taken, whatever an earlier one did."""
@@ -345,6 +382,9 @@ class Engine(Surface):
 
     def _now(self) -> int:
         return self.now()
+
+    def _emitted(self, call: str) -> str:
+        return self._ports.emitted(call)
 
     def _alerts(self) -> tuple[Alert, ...]:
         return tuple(self._told)

@@ -44,6 +44,13 @@ class Subscriptions(Generic[F]):
                 self.exact.setdefault(follow.stream, []).append(follower)
         self._found = {}  # last: whoever looks something up meanwhile may have missed this one
 
+    def remove(self, follower: F) -> None:
+        for followers in self.exact.values():
+            if follower in followers:
+                followers.remove(follower)
+        self.patterns = [(prefix, one) for prefix, one in self.patterns if one is not follower]
+        self._found = {}
+
     def of(self, recorded: Recorded) -> tuple[F, ...]:
         """Who folds this event: asked of every event, so it is looked up once for each stream and kind."""
         key = recorded.stream, type(recorded.event)

@@ -81,6 +81,7 @@ class Ports:
         self.validator = Validator()
         self.lines: dict[str, Line] = {}
         self.tasks: dict[tuple[str, Key], asyncio.Task[None]] = {}
+        self.emitting: dict[str, list[str]] = {}
         self.closed = False
 
     def start(self, stream: str, key: Key, order: Order) -> None:
@@ -159,7 +160,7 @@ class Ports:
 
     async def called(self, order: Infer, gate_version: int) -> Answered | Failed:
         """The answer, or the failure that whatever the provider raised amounts to."""
-        emitted: list[str] = []
+        emitted = self.emitting[order.call] = []
         limit = asyncio.timeout(order.timeout)
         try:
             request = order.render()
@@ -187,6 +188,12 @@ class Ports:
             late = isinstance(error, TimeoutError) and limit.expired()
             shown = ProviderTimeout(f"no answer within {order.timeout:g} s") if late else error
             return broken(order.call, shown, emitted, gate_version)
+        finally:
+            self.emitting.pop(order.call, None)
+
+    def emitted(self, call: str) -> str:
+        """What has come so far of a call that is in flight; asked from any thread."""
+        return "".join(self.emitting.get(call, ())).encode("utf-8", "replace").decode()
 
     def provider(self, order: Infer) -> Provider:
         return self.providers[order.provider]

@@ -67,6 +67,26 @@ class IdleReport(Struct, frozen=True):
     owed: tuple[str, ...] = ()
 
 
+class AbortReport(Struct, frozen=True):
+    """The turn that an abort ended, the wakes that ended with it, and the message that keeps what it had said, if any."""
+
+    turn: str
+    wakes: tuple[str, ...] = ()
+    partial: str | None = None
+
+
+class CancelReport(Struct, frozen=True):
+    """What a cancel withdrew: wakes, and the messages that went with them; the turn that had no cause left, if one
+    waited. `kept`: the wakes that are still owed.
+    """
+
+    agent: str
+    wakes: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    turn: str | None = None
+    kept: tuple[str, ...] = ()
+
+
 class StopReport(Struct, frozen=True):
     """What a stop left to the next start: the wakes that are still owed."""
 
@@ -233,11 +253,16 @@ def opens_at(state: Agent, provider: str, model: str) -> Millis | None:
     return next_at(gate, model) if gate else None
 
 
-def agent_health(state: Agent, drain: Drain | None = None, now: Millis | None = None) -> AgentHealth:
+def agent_health(
+    state: Agent, drain: Drain | None = None, now: Millis | None = None, configured: bool = False
+) -> AgentHealth:
     """What an agent does, with how well its model's counts are known, and the wakes that wait too long.
 
-    `now`: None where time has stopped, in a log that is read.
+    `now`: None where time has stopped, in a log that is read. `configured`: a start named it; a disposed one is passed over.
     """
+    if state.settings.disposed and configured:
+        why = "its configuration is passed over: the name of a disposed agent is not used again"
+        return AgentHealth(state.name, "disposed", why=why)
     if state.settings.live is None:
         return doing(state)
     waits = waiting(state)

@@ -9,16 +9,15 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from rewake.actors.agent.commands import Start
-from rewake.actors.config import AgentConfig, seconds
+from rewake.actors.config import seconds
 from rewake.actors.contents import Content
 from rewake.actors.engine import Engine
-from rewake.actors.fleet import Subscriptions, equipment, pair, recorded_settings
+from rewake.actors.fleet import Subscriptions
 from rewake.actors.inside import forbid_inside
 from rewake.actors.reports import IdleReport, Receipt, Result, StopReport
 from rewake.actors.surface import Duration
 from rewake.actors.telling import Subscription
-from rewake.events import InvalidSetting, Millis, Recorded, RewakeError, RuntimeStopped, Settings
+from rewake.events import Millis, Recorded, RewakeError, RuntimeStopped
 
 PAGE = 1_000
 """Events that `atail` reads at a time."""
@@ -78,34 +77,6 @@ class Runtime(Engine):
     def run_until_idle(self, timeout: Duration = None) -> IdleReport:
         forbid_inside("run_until_idle")
         return super().run_until_idle(timeout)
-
-    def start(self, config: AgentConfig, *, channel: str | None = None) -> None:
-        """Start an agent at run time, or an agent that runs with another configuration.
-
-        Raises InvalidSetting for a name that was used before by a disposed agent.
-        """
-        if channel is not None:
-            raise InvalidSetting("channel", channel, "conversations are not supported by this version")
-        recorded = recorded_settings(config, self.providers)
-        with self._lock:
-            self._check()
-            before, self._configs = self._configs, {**self._configs, config.name: config}
-            self._ports.equipment = equipment(self._configs)
-            try:
-                self._started(config, recorded)
-            except BaseException:
-                self._configs = before
-                self._ports.equipment = equipment(before)
-                raise
-            self._settings[config.name] = recorded
-
-    def _started(self, config: AgentConfig, recorded: Settings) -> None:
-        for behaviour in pair(config.name, config):
-            if shell := self._shells.get(behaviour.stream):
-                shell.tell(partial(shell.become, behaviour))
-            else:
-                self._join(behaviour).restart()
-        self._ask(f"agent/{config.name}", Start(recorded))
 
     def subscribe(
         self, fn: Callable[[Any], None], *, agent: str | None = None, deltas: bool = False

@@ -61,6 +61,13 @@ class Scheduler:
         self.subscriptions.add(cell)
         self.post(behaviour.stream, Asked(Restarted()))
 
+    def leave(self, stream: str) -> None:
+        """Let go of an actor: nothing that it had started goes on."""
+        cell = self.cells.pop(stream)
+        self.stirring.pop(stream, None)
+        self.subscriptions.remove(cell)
+        self.cancel(stream, list(cell.incarnation.started))
+
     # -- one thing after the other
 
     def step(self) -> bool:
@@ -285,7 +292,8 @@ class Scheduler:
 
     def fire(self) -> None:
         stream, key = self.timers.pop()
-        self.post(stream, Asked(Due(key=key)))
+        if stream in self.cells:
+            self.post(stream, Asked(Due(key=key)))
 
     def settle(self) -> None:
         """What runs on the loop runs until it waits."""

@@ -258,6 +258,11 @@ class Shell(Rung):
         self.work()
         self.house.moved(self.stream)
 
+    def rest(self) -> None:
+        """What it had started goes on no more."""
+        if self.incarnation is not None:
+            self.house.reconciled(self.stream, list(self.incarnation.started), [])
+
     def finish(self) -> None:
         """At an orderly stop: keep a snapshot of what is newer than the last one."""
         standing = self.parked is None and not self.broken and not self.fresh

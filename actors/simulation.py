@@ -12,10 +12,11 @@ from rewake.actors.agent.commands import Start
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Command
 from rewake.actors.config import AgentConfig, Providers, RuntimeOptions, all_providers, seconds, waits
-from rewake.actors.fleet import VERSION, behaviours, check_names, equipment, names_of, recorded_settings
+from rewake.actors.fleet import VERSION, behaviours, check_names, equipment, names_of, pair, recorded_settings
 from rewake.actors.host import Closing, Opened
 from rewake.actors.incarnation import Answer
 from rewake.actors.inside import forbid_inside
+from rewake.actors.operating import Operated
 from rewake.actors.ports import Ports
 from rewake.actors.reports import Alert, IdleReport, Receipt, Result, StopReport
 from rewake.actors.scheduling import Armed, Crash, Scheduler, inline
@@ -26,7 +27,7 @@ EPOCH: Millis = 1_767_225_600_000
 """2026-01-01T00:00Z, where a simulation's clock starts."""
 
 
-class Simulation(Surface):
+class Simulation(Operated):
     """Runs agents in virtual time, one step at a time in an order that the seed decides.
 
     The same seed gives the same log, byte for byte; another seed another legal interleaving. Has every call of a
@@ -180,7 +181,8 @@ class Simulation(Surface):
             while cell.fresh and scheduler.drive(cell):
                 pass
         for config in self._configs.values():
-            if not scheduler.cells[f"agent/{config.name}"].parked:
+            cell = scheduler.cells[f"agent/{config.name}"]
+            if not cell.parked and not cell.incarnation.state.settings.disposed:
                 self._ask(f"agent/{config.name}", Start(recorded_settings(config, self.providers)))
 
     def _behaviours(self) -> list[Any]:
@@ -198,6 +200,31 @@ class Simulation(Surface):
     def __del__(self) -> None:
         if getattr(self, "running", False):
             self._let_go()
+
+    def _launch(self, config: AgentConfig, once: bool = False) -> None:
+        self._check()
+        recorded, before = recorded_settings(config, self.providers), self._configs
+        self._configs = {**before, config.name: config}
+        self.scheduler.ports.equipment = equipment(self._configs)
+        try:
+            for behaviour in pair(config.name, config):
+                if cell := self.scheduler.cells.get(behaviour.stream):
+                    cell.behaviour = cell.incarnation.behaviour = behaviour
+                else:
+                    self.scheduler.join(behaviour)
+            self._ask(f"agent/{config.name}", Start(recorded, once))
+        except RewakeError:
+            self._configs = before
+            self.scheduler.ports.equipment = equipment(before)
+            raise
+
+    def _leave(self, name: str) -> None:
+        for stream in (f"agent/{name}", f"drain/{name}"):
+            if self.running and stream in self.scheduler.cells:
+                self.scheduler.leave(stream)
+
+    def _forbid_waiting(self, call: str) -> None:
+        forbid_inside(call)
 
     # -- how the surface reaches the actors
 
@@ -235,6 +262,9 @@ class Simulation(Surface):
 
     def _now(self) -> Millis:
         return self.now
+
+    def _emitted(self, call: str) -> str:
+        return self.scheduler.ports.emitted(call)
 
     def _alerts(self) -> tuple[Alert, ...]:
         return tuple(self._told)
@@ -299,7 +329,7 @@ def ending(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def end_with_crashes() -> None:
-    for name in {*vars(Surface), *vars(Simulation)}:
+    for name in {*vars(Surface), *vars(Operated), *vars(Simulation)}:
         call = getattr(Simulation, name)
         if callable(call) and not name.startswith("_") and name != "tail":
             setattr(Simulation, name, ending(call))

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rewake.actors.agent.commands import Configure, Push, ReleaseQuarantine, Rouse
+from rewake.actors.agent.ending import DISPOSED
 from rewake.actors.agent.previewing import preview
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Command
@@ -55,6 +56,7 @@ from rewake.events import (
     TurnStarted,
     UnknownAgent,
     Wake,
+    WakeWithdrawn,
 )
 from rewake.events.turns import TurnEnd
 from rewake.projections import pricing
@@ -74,6 +76,7 @@ class Surface(ABC):
     log: Log
     providers: Providers
     options: RuntimeOptions
+    _configs: dict[str, AgentConfig]
 
     @abstractmethod
     def _ask(self, stream: str, command: Command) -> Answer:
@@ -179,7 +182,7 @@ class Surface(ABC):
 
     def receipt(self, wake: str) -> Receipt:
         """The receipt of a wake, found again by its id."""
-        stream = self._agent(wake.partition("/")[0]).stream
+        stream = self._known(wake.partition("/")[0]).stream
         said = 0
         for recorded in self.log.read(stream=stream, kinds=["message_added", "wake"]):
             match recorded.event:
@@ -192,7 +195,7 @@ class Surface(ABC):
         raise NoWake(f"there is no wake {wake}")
 
     def _outcome(self, wake: str) -> Result:
-        state = self._agent(wake.partition("/")[0])
+        state = self._known(wake.partition("/")[0])
         return outcome(state, wake, self._drain(state.name)) or self._older(state, wake)
 
     def _older(self, state: Agent, wake: str) -> Result:
@@ -205,6 +208,8 @@ class Surface(ABC):
                     answers[made] = "\n".join(block.text for block in blocks if isinstance(block, Text))
                 case TurnStarted(wakes, started) if wake in wakes:
                     turn = started
+                case WakeWithdrawn(wakes, why) if wake in wakes:
+                    return Result("withdrawn", None, None, why)
                 case _ if isinstance(event, TurnEnd) and turn and event.turn == turn:
                     ended = ending(event)
                     return Result(ended.state, answers.get(turn), turn, ended.why)
@@ -214,7 +219,7 @@ class Surface(ABC):
 
     def owed(self, agent: str | None = None) -> list[Owed]:
         """Every wake that has not ended: its state, why, since when, and its next time."""
-        states = [self._agent(agent)] if agent else self._agents()
+        states = [self._known(agent)] if agent else self._agents()
         return [one for state in states for one in owed(state, self._drain(state.name))]
 
     def run_until_idle(self, timeout: Duration = None) -> IdleReport:
@@ -299,7 +304,7 @@ class Surface(ABC):
             return self._states(f"gate/{name}")[f"gate/{name}"].gate
         if agent is None:
             raise UnknownAgent("", f"{projection} is an agent's: name one")
-        state: Any = self._agent(agent)
+        state: Any = self._known(agent)
         if projection == "compression":
             state = self._states(f"drain/{agent}")[f"drain/{agent}"]
         if not hasattr(state, projection) or projection in ("name", "version", "live", "stream", "turn"):
@@ -310,7 +315,8 @@ class Surface(ABC):
         """What every agent, gate and drain does now, and what it waits for."""
         gates = tuple(gate_health(state) for state in self._states("gate/*").values())
         drains = tuple(drain_health(state) for state in self._states("drain/*").values())
-        agents = tuple(agent_health(one, self._drain(one.name), self._now()) for one in self._agents())
+        now, configs = self._now(), self._configs
+        agents = tuple(agent_health(one, self._drain(one.name), now, one.name in configs) for one in self._agents())
         return Health(agents, gates, drains, self._alerts())
 
     def tail(
@@ -334,11 +340,17 @@ class Surface(ABC):
         return self.log.head() > after
 
     def _agent(self, name: str) -> Agent:
+        """An agent that takes something in. Raises UnknownAgent."""
+        found = self._known(name)
+        if found.settings.disposed:
+            raise UnknownAgent(name, DISPOSED)
+        return found
+
+    def _known(self, name: str) -> Agent:
+        """An agent, disposed or not. Raises UnknownAgent."""
         found = self._states(f"agent/{name}").get(f"agent/{name}")
         if found is None or found.settings.live is None:
             raise UnknownAgent(name)
-        if found.settings.disposed:
-            raise UnknownAgent(name, "it was disposed")
         return found
 
     def _agents(self) -> list[Agent]:

@@ -67,9 +67,10 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AgentStarted(AgentEvent, frozen=True, tag="agent_started"):
-    """The agent exists, with the settings that it starts with."""
+    """The agent exists, with the settings that it starts with. `once`: it is gone when its first run is over."""
 
     config: Settings
+    once: bool = False
 
 
 class AgentDisposed(AgentEvent, frozen=True, tag="agent_disposed"):

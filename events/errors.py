@@ -132,12 +132,14 @@ class BudgetInfeasible(RewakeError):
 
 
 class TurnNotRunning(RewakeError):
-    """The turn named is not the one that runs."""
+    """The turn named is not the one that runs or waits: that is `present`, None where there is none."""
 
     turn: str
+    present: str | None
 
-    def __init__(self, turn: str) -> None:
-        super().__init__(f"{turn} does not run", turn=turn)
+    def __init__(self, turn: str, present: str | None = None) -> None:
+        there = f"{present} does" if present else "no turn does"
+        super().__init__(f"{turn or 'a turn'} does not run; {there}", turn=turn, present=present)
 
 
 class AgentBusy(RewakeError):

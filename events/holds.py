@@ -10,6 +10,7 @@ from rewake.events.context import Refused, Stretch
 ReleaseWhy = Literal["opened", "resumed", "model", "cancelled", "stopped"]
 
 HoldEnd = Literal["fit", "check_failed", "deadline", "nothing_pending", "stopped", "cancelled", "stalled"]
+HoldTime = Literal["deadline", "stalled", "stuck"]
 
 
 class Held(AgentEvent, frozen=True, tag="held"):
@@ -40,9 +41,12 @@ class HoldLooked(AgentEvent, frozen=True, tag="hold_looked"):
 
 
 class HoldDue(AgentEvent, frozen=True, tag="hold_due"):
-    """The hold's deadline has come."""
+    """A hold's time has come: its deadline; or compression has made nothing for so long that the hold ends (`stalled`), or
+    that an operator is told (`stuck`).
+    """
 
     turn: str
+    what: HoldTime = "deadline"
 
 
 class HoldEnded(AgentEvent, frozen=True, tag="hold_ended"):

@@ -121,7 +121,11 @@ class MessageEdited(AgentEvent, frozen=True, tag="message_edited"):
 
 
 class MessageRemoved(AgentEvent, frozen=True, tag="message_removed"):
-    """A message is no longer part of the conversation."""
+    """A message is no longer part of the conversation, or of what waits for a boundary.
+
+    With `more` others go with it: nothing follows from it before the last of them.
+    """
 
     id: str
     by: str | None = None
+    more: bool = False

@@ -23,9 +23,10 @@ class ToolCalled(AgentEvent, frozen=True, tag="tool_called"):
 
 
 class ToolReturned(AgentEvent, frozen=True, tag="tool_returned"):
-    """What a tool gave back, or that a restart cut it off (`why`). `ends_turn`: the tool asked for the turn's end.
+    """What a tool gave back, or why nothing: a restart cut it off (`interrupted`), its turn ended first (`ended`).
 
-    `result` is whole; the conversation shows at most `excerpt_chars` characters of it (0: all), and `tokens` prices those.
+    `ends_turn`: the tool asked for the turn's end. `result` is whole; the conversation shows at most `excerpt_chars`
+    characters of it (0: all), and `tokens` prices those.
     """
 
     tool_call: str

@@ -29,7 +29,10 @@ class Wake(AgentEvent, frozen=True, tag="wake"):
 
 
 class WakeWithdrawn(AgentEvent, frozen=True, tag="wake_withdrawn"):
-    """These wakes are no longer owed a turn, and why."""
+    """These wakes are no longer owed a turn, and why. `messages` go with them: they came with one, and no request has
+    shown them.
+    """
 
     wakes: tuple[str, ...]
     why: Withdrawal
+    messages: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from rewake.events import (
     AgentStarted,
     Compiled,
     Event,
+    InferenceRequested,
     MessageAdded,
     MessageEdited,
     MessagePlaced,
@@ -31,7 +32,8 @@ from rewake.projections.messages import Message, Model, addressed, message, spok
 
 NAME = "conversation"
 KINDS: frozenset[type[Event]] = (
-    frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, Compiled, AgentStarted, SettingChanged})
+    frozenset({MessageAdded, MessagePlaced, MessageEdited, MessageRemoved, Compiled, InferenceRequested})
+    | {AgentStarted, SettingChanged}
     | TURN_ENDS
 )
 
@@ -47,7 +49,8 @@ class Shown(Struct, frozen=True, gc=False):
 
 
 class Conversation(Struct, frozen=True, gc=False):
-    """`messages` in order, `places` where each id stands among them, `newest` the place where the newest turn begins.
+    """`messages` in order, `places` where each id stands among them, `newest` the place where the newest turn begins, `sent`
+    the place after the last message that a request has had.
 
     `total` is the price of all that is in it. `folds` are the stretches that the last compile showed by summaries: a plan
     starts from them. `anchor` is the place after the last message that it left out on purpose, 0: none. `edited` are the
@@ -61,6 +64,7 @@ class Conversation(Struct, frozen=True, gc=False):
     total: Tokens = 0
     flat: Tokens = 0
     newest: int = 0
+    sent: int = 0
     folds: tuple[Stretch, ...] = ()
     anchor: int = 0
     shown: Shown | None = None
@@ -98,6 +102,10 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             return summed(edited, [*state.messages[:place], body, *state.messages[place + 1 :]])
         case MessageRemoved(id) if id in state.places:
             return without(state, state.places[id], recorded.version)
+        case MessageRemoved(id):
+            return replace(state, waiting=tuple(waits for waits in state.waiting if waits.id != id))
+        case InferenceRequested():
+            return replace(state, sent=len(state.messages))
         case Compiled(_, _, plan, folded=folded, price=price, flat=flat):
             folds = tuple(stretch for stretch in plan if stretch.level > 0)
             anchor = max((state.places.get(stretch.last, -1) + 1 for stretch in plan if stretch.level < 0), default=0)
@@ -153,10 +161,10 @@ def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> 
 
 
 def without(state: Conversation, place: int, version: int) -> Conversation:
-    newest = state.newest - (place < state.newest)
+    newest, sent = state.newest - (place < state.newest), state.sent - (place < state.sent)
     anchor = state.anchor - (place < state.anchor)
     kept = [*state.messages[:place], *state.messages[place + 1 :]]
-    return summed(replace(state, newest=newest, anchor=anchor, shown=None, revision=version), kept)
+    return summed(replace(state, newest=newest, sent=sent, anchor=anchor, shown=None, revision=version), kept)
 
 
 def summed(state: Conversation, messages: list[Message]) -> Conversation:
@@ -197,6 +205,11 @@ def digest(messages: Iterable[Message]) -> str:
 def closes(message: Message) -> bool:
     """Whether something may be cut after this message: never between a tool call and its result."""
     return message.role != "assistant" or not message.calls
+
+
+def seen(state: Conversation, message: str) -> bool:
+    """Whether a request has had this message: one that was removed, or never placed, is as good as unseen."""
+    return state.places.get(message, state.sent) < state.sent
 
 
 def reply(state: Conversation, turn: str) -> str | None:

@@ -25,6 +25,7 @@ from rewake.events import (
     RetryScheduled,
     Stretch,
     Wake,
+    WakeWithdrawn,
 )
 from rewake.events.turns import TURN_ENDS, TurnEnd
 
@@ -34,6 +35,7 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
     HoldLooked,
     HoldEnded,
     Wake,
+    WakeWithdrawn,
     Refused,
     Compiled,
     RetryScheduled,
@@ -106,6 +108,10 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
             return replace(state, gated=None, let=state.gated)
         case ProviderTried():
             return replace(state, tried=event)
+        case WakeWithdrawn(gone) if hold := state.waiting:
+            return replace(state, waiting=replace(hold, wakes=tuple(one for one in hold.wakes if one not in gone)))
+        case WakeWithdrawn(gone) if gated := state.gated:
+            return replace(state, gated=replace(gated, wakes=tuple(one for one in gated.wakes if one not in gone)))
         case HoldLooked(_, revisions, _, demand) if hold := state.waiting:
             looked = replace(hold, seen=revisions, looks=hold.looks + 1, looked_at=recorded.at)
             return replace(state, waiting=looked, demand=demand)

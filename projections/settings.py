@@ -24,6 +24,7 @@ class AgentSettings(Struct, frozen=True):
 
     `target` is a lower budget that the live one comes down to, compile by compile, as summaries make the context fit. `own`
     are the live settings without what is built in; None: there is nothing, since no result was too long to be shown whole.
+    `once`: it has one run, then it is disposed.
     """
 
     live: Settings | None = None
@@ -31,6 +32,7 @@ class AgentSettings(Struct, frozen=True):
     target: Tokens | None = None
     own: Settings | None = None
     disposed: bool = False
+    once: bool = False
     revision: int = 0
 
 
@@ -40,8 +42,8 @@ def initial() -> AgentSettings:
 
 def evolve(state: AgentSettings, recorded: Recorded) -> AgentSettings:
     match recorded.event:
-        case AgentStarted(config):
-            return AgentSettings(config, config, revision=recorded.version)
+        case AgentStarted(config, once):
+            return AgentSettings(config, config, once=once, revision=recorded.version)
         case AgentDisposed():
             return replace(state, disposed=True, revision=recorded.version)
         case SettingChanged("context_budget_tokens", _, new, "paced"):

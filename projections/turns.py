@@ -33,6 +33,7 @@ from rewake.events import (
     TurnStarted,
     UndoPoint,
     Usage,
+    WakeWithdrawn,
 )
 from rewake.events.turns import TURN_ENDS
 from rewake.projections.gates import closes_gate
@@ -55,6 +56,7 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
     ToolCalled,
     ToolReturned,
     MessageAdded,
+    WakeWithdrawn,
 }
 RECENT = 64
 
@@ -76,7 +78,8 @@ class OpenTool(Struct, frozen=True, omit_defaults=True, gc=False):
 
 class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     """A turn that has not ended. `step` counts its answered requests, `partials` the answers that broke off, `failures` the
-    requests in a row that failed. `fresh`: it has had no answer since it last started.
+    requests in a row that failed. `fresh`: it has had no answer since it last started. `ending`: a tool asked for its end;
+    `cut`: it ends before all of its tools have returned.
     """
 
     id: str
@@ -104,6 +107,7 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     admitted: bool = False
     ending: bool = False
     fresh: bool = True
+    cut: bool = False
     usage: Usage | None = Usage(0, 0)
     last_counted: Tokens = 0
     last_payload: Tokens = 0
@@ -144,6 +148,9 @@ def evolve(state: Turns, recorded: Recorded) -> Turns:
     event = recorded.event
     if isinstance(event, TurnStarted):
         return replace(state, running=started(state, event, recorded.at), held=None)
+    if isinstance(event, WakeWithdrawn):
+        gone = frozenset(event.wakes)
+        return replace(state, running=less(state.running, gone), held=less(state.held, gone))
     turn = state.running
     if turn is None:
         return ended(state, state.held, recorded) if type(event) in TURN_ENDS and state.held else state
@@ -211,6 +218,11 @@ def started(state: Turns, event: TurnStarted, at: Millis) -> Turn:
     )
 
 
+def less(turn: Turn | None, gone: frozenset[str]) -> Turn | None:
+    """The turn without the causes that were withdrawn."""
+    return turn and replace(turn, wakes=tuple(one for one in turn.wakes if one not in gone))
+
+
 def step(turn: Turn, recorded: Recorded) -> Turn:
     """The running turn after one of its events."""
     event = recorded.event
@@ -243,7 +255,8 @@ def step(turn: Turn, recorded: Recorded) -> Turn:
             return replace(turn, stage="tooling", tools=(*turn.tools, tool), tools_run=turn.tools_run + 1)
         case ToolReturned():
             tools = tuple(replace(one, returned=event) if one.id == event.tool_call else one for one in turn.tools)
-            return replace(turn, tools=tools, ending=turn.ending or event.ends_turn)
+            cut = turn.cut or event.why == "ended"
+            return replace(turn, tools=tools, ending=turn.ending or event.ends_turn, cut=cut)
         case MessageAdded(role="assistant", turn=made, partial=True) if made == turn.id:
             return replace(turn, partials=turn.partials + 1)
         case MessageAdded(role="user", turn=made) if made == turn.id:

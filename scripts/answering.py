@@ -14,7 +14,7 @@ from rewake.actors import IdleReport, Receipt, Runtime, StopReport
 from rewake.events import AnyBlock, LogFailed, RewakeError, RuntimeStopped
 from rewake.scripts.tables import json
 
-COMMANDS = ("wake", "owed", "health", "configure", "result", "receipt")
+COMMANDS = ("wake", "abort", "cancel", "owed", "health", "configure", "result", "receipt")
 """What `do` may say; the other fields are the call's arguments."""
 
 

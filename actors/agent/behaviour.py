@@ -15,8 +15,22 @@ from rewake.actors.agent.calling import (
     prepared,
     request,
 )
-from rewake.actors.agent.commands import Answered, Configure, Failed, NotSent, Prepared, Push, Returned, Rouse, Start
+from rewake.actors.agent.commands import (
+    Abort,
+    Answered,
+    Cancel,
+    Configure,
+    Dispose,
+    Failed,
+    NotSent,
+    Prepared,
+    Push,
+    Returned,
+    Rouse,
+    Start,
+)
 from rewake.actors.agent.configuring import configured, started
+from rewake.actors.agent.ending import aborted, after_withdrawal, cancelled, disposed, refused
 from rewake.actors.agent.gating import freed, kept_back, not_sent, passed_on, reported
 from rewake.actors.agent.holding import after_refusal, due, look, looked
 from rewake.actors.agent.outgrowing import outgrown
@@ -72,6 +86,7 @@ from rewake.events import (
     UndoPoint,
     UsageRecorded,
     Wake,
+    WakeWithdrawn,
 )
 from rewake.events.turns import TURN_ENDS
 from rewake.projections import compression, gates, host
@@ -103,6 +118,8 @@ def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
 
 def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Sequence[Event]:
     """Embody what comes from outside, or refuse it with a typed error."""
+    if state.settings.disposed:
+        return gone(state, command)
     match command:
         case Push():
             return push(state, command)
@@ -124,6 +141,12 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
             return configured(state, command)
         case Start():
             return started(state, command)
+        case Abort():
+            return aborted(state, command)
+        case Cancel():
+            return cancelled(state, command)
+        case Dispose():
+            return disposed(state, command)
         case Restarted():
             return [*interrupted_call(state), *interrupted(state)]
         case _:
@@ -140,6 +163,8 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
     match event:
         case Wake(message=str()) if state.holds.waiting:
             return look(state, recorded)
+        case HoldEnded(why="cancelled" | "stopped") | ProviderReleased(why="cancelled" | "stopped"):
+            return []
         case Wake() | ProviderReleased():
             return next_turn(state)
         case Resumed():
@@ -148,10 +173,12 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return goes_on(state) if state.turns.running else next_turn(state) or passed_on(state)
         case MessageAdded(turn=str(turn)) if ends_round(state, event, turn):
             return after_round(state)
-        case SettingChanged(more=True):
+        case SettingChanged(more=True) | MessageRemoved(more=True):
             return []
         case SettingChanged() if goes := freed(state):
             return goes
+        case WakeWithdrawn():
+            return after_withdrawal(state, recorded.at, event)
         case SettingChanged() if asking(state) and not asks(state):
             return start(state)
         case SettingChanged() if absent(state.turns.running):
@@ -196,7 +223,7 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
         case RetryDue():
             return again(state)
         case ToolReturned():
-            return round_of(state)
+            return round_of(state, event)
         case _:
             return []
 
@@ -232,6 +259,13 @@ def turn_orders(state: Agent, turn: Turn, sayings: Sayings | None = None) -> Map
         ask = Ask(state.name, turn.id, turn.attempt, wakes, turn.channel, turn.trigger, live.system, live.encoding)
         return {("ask", turn.id, turn.attempt, turn.failures): ask}
     return {("tool", one.id): RunTool(state.name, turn.id, one.id, one.name, one.arguments) for one in open_tools(turn)}
+
+
+def gone(state: Agent, command: Command) -> list[Event]:
+    """What a disposed agent makes of a command: an outcome or a restart is nothing, anything else is refused."""
+    if isinstance(command, Restarted | Due | Prepared) or command.ends:
+        return []
+    raise refused(state, isinstance(command, Start))
 
 
 def came_due(state: Agent, key: Key) -> list[Event]:
@@ -286,6 +320,8 @@ def after_round(state: Agent) -> list[Event]:
     """
     if state.turn.ending:
         return completed(state, "end_turn")
+    if state.turn.cut:
+        return []
     return placing(state) or goes_on(state)
 
 

@@ -182,11 +182,11 @@ def said(state: Agent, answer: InferenceCompleted, blocks: tuple[AnyBlock, ...])
     return [replace(message(state, turn, blocks), tokens=tokens, **by)]
 
 
-def kept(state: Agent, failure: InferenceFailed) -> list[Event]:
-    """What had come of an answer before its call failed, as a message."""
-    if not failure.text.strip():
+def kept(state: Agent, text: str) -> list[Event]:
+    """What had come of an answer before its call failed, or was aborted, as a message."""
+    if not text.strip():
         return []
-    blocks = begun(prefill(state.turn)[0], (Text(failure.text),))
+    blocks = begun(prefill(state.turn)[0], (Text(text),))
     return [message(state, state.turn, blocks, partial=True)]
 
 
@@ -280,6 +280,6 @@ def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) ->
     """What had come of an answer is kept, and the turn goes on from there; then it waits for the gate, or as the error policy
     says.
     """
-    events = [*sampled(state, failure), *kept(state, failure)]
+    events = [*sampled(state, failure), *kept(state, failure.text)]
     waits = met_limit(state, failure, recorded.at)
     return [*events, *(waits or wait_or_end(state, recorded.at, failure.error, failure.retry_ms))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from rewake.actors.behaviour import Command, Key
 from rewake.actors.providers.base import Reply
@@ -10,9 +10,10 @@ from rewake.events import Blocks, Failure, Injections, Settings, Tokens
 
 
 class Start(Command, frozen=True):
-    """A process started the agent with this configuration."""
+    """A process started the agent with this configuration; `once`: for one run."""
 
     config: Settings
+    once: bool = False
 
 
 class Push(Command, frozen=True):
@@ -47,6 +48,27 @@ class Configure(Command, frozen=True):
     immediate: bool = False
     allow_infeasible: bool = False
     by: str | None = None
+
+
+class Abort(Command, frozen=True):
+    """An operator ends a turn. `text` is what its call, if it is `call`, had said so far."""
+
+    turn: str
+    reason: str = ""
+    call: str = ""
+    text: str = ""
+
+
+class Cancel(Command, frozen=True):
+    """An operator withdraws what waits: what machines sent, or all of it."""
+
+    drop: Literal["machine", "all"] = "machine"
+
+
+class Dispose(Command, frozen=True):
+    """An operator ends the agent."""
+
+    reason: str = ""
 
 
 class ReleaseQuarantine(Command, frozen=True):

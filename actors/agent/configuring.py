@@ -21,7 +21,7 @@ def started(state: Agent, said: Start) -> list[Event]:
     """The agent's first start; at a later one, what differs from the configuration recorded last."""
     before = state.settings.configured
     if before is None:
-        return [AgentStarted(said.config)]
+        return [AgentStarted(said.config, said.once)]
     old, new = fields(before), fields(said.config)
     differ = {name: new[name] for name in new if old[name] != new[name]}
     changes = [SettingChanged(name, old[name], value, "config") for name, value in differ.items()]

@@ -54,7 +54,7 @@ def may_hold(state: Agent, refusal: Refused) -> bool:
 def look(state: Agent, recorded: Recorded) -> list[Event]:
     """Whether the held turn fits now; not asked again of the same inputs."""
     hold = state.holds.waiting
-    if hold is None or revisions(state) == hold.seen:
+    if hold is None or not hold.wakes or revisions(state) == hold.seen:
         return []
     try:
         plan = planned(state, overhead(state, next_start(state), note(over(hold, recorded.at))))

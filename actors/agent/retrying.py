@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rewake.actors.agent.state import Agent
+from rewake.actors.agent.tooling import cut_off
 from rewake.actors.policy import FINAL
 from rewake.events import (
     Alerted,
@@ -16,6 +17,7 @@ from rewake.events import (
     UsageRecorded,
 )
 from rewake.projections.pricing import count_tokens
+from rewake.projections.turns import Turn
 
 HARD_DOWN = 3
 """Exhausted turns in a row that make an alert."""
@@ -24,9 +26,9 @@ WINDOW_FULL = "window_full: the context does not fit the model's window"
 
 
 def after_refused(state: Agent, at: Millis, failure: Failure) -> list[Event]:
-    """A start that was refused waits as its configuration says, or is given up."""
+    """A start that was refused waits as its configuration says, or is given up; a run of its own at once."""
     delays, failures = state.live.refusal_delays_ms, state.turn.failures
-    goes_on = failure.kind not in FINAL and failures <= len(delays)
+    goes_on = failure.kind not in FINAL and failures <= len(delays) and state.live.kind != "ephemeral"
     return wait_or_end(state, at, failure, delays[failures - 1] if goes_on else None)
 
 
@@ -41,7 +43,7 @@ def wait_or_end(state: Agent, at: Millis, failure: Failure, delay: Millis | None
 def exhausted(state: Agent, failure: Failure) -> list[Event]:
     """The turn ends without an answer: the agent and the operator are told, nobody is woken."""
     turn, hold = state.turn, state.holds.over
-    events: list[Event] = [marker(state, failure)]
+    events: list[Event] = [*cut_off(state), marker(state, failure)]
     if failure.kind in ("over_budget", "uncovered", "invalid_plan", "window_full"):
         events.append(alerted(state, "window_full" if failure.kind == "window_full" else "context_refusal", failure))
     if state.turns.streak + 1 == HARD_DOWN:
@@ -73,9 +75,9 @@ def alerted(state: Agent, about: str, failure: Failure) -> Alerted:
     return Alerted(about, said, turn=state.turn.id, agent=state.name)
 
 
-def usage(state: Agent) -> list[Event]:
-    """What the turn's completed calls used, if each of them said so."""
-    turn = state.turn
+def usage(state: Agent, turn: Turn | None = None) -> list[Event]:
+    """What the completed calls of a turn (None: the running one) used, if each of them said so."""
+    turn = turn or state.turn
     if not turn.step or turn.usage is None:
         return []
     used = turn.usage

@@ -42,14 +42,30 @@ def returned(state: Agent, said: Returned) -> list[Event]:
     return [ToolReturned(id, turn.id, said.result, said.is_error, tokens, live.encoding, "", ends, most)]
 
 
-def round_of(state: Agent) -> list[Event]:
-    """When every tool of the round has returned: their results, in the order of the calls, as one message."""
+def round_of(state: Agent, returned: ToolReturned) -> list[Event]:
+    """When every tool of the round has returned: their results, in the order of the calls, as one message.
+
+    One that ends the turn waits for no other.
+    """
     turn = state.turn
-    if not turn.tools or open_tools(turn):
+    if open_tools(turn):
+        return cut_off(state) if returned.ends_turn else []
+    if not turn.tools:
         return []
     blocks = tuple(result(tool) for tool in turn.tools)
     tokens = sum(tool.returned.tokens for tool in turn.tools if tool.returned)
     return [MessageAdded("user", blocks, tokens, state.live.encoding, turn=turn.id)]
+
+
+def cut_off(state: Agent) -> list[Event]:
+    """The tools that have not returned when their turn ends: each has a result, so that no request is without one."""
+    return [unreturned(state, one, "ended") for one in open_tools(state.turn)]
+
+
+def unreturned(state: Agent, tool: OpenTool, why: str) -> ToolReturned:
+    encoding = state.live.encoding
+    tokens = count_tokens(INTERRUPTED, encoding)
+    return ToolReturned(tool.id, state.turn.id, INTERRUPTED, True, tokens, encoding, why)
 
 
 def result(tool: OpenTool) -> ToolResult:
@@ -65,9 +81,6 @@ def interrupted(state: Agent) -> list[Event]:
     if turn is None:
         return []
     again = {tool.name for tool in state.live.tools if tool.idempotent}
-    encoding = state.live.encoding
     return [
-        ToolReturned(one.id, turn.id, INTERRUPTED, True, count_tokens(INTERRUPTED, encoding), encoding, "interrupted")
-        for one in open_tools(turn)
-        if not (one.idempotent and one.name in again)
+        unreturned(state, one, "interrupted") for one in open_tools(turn) if not (one.idempotent and one.name in again)
     ]

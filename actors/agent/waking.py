@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.commands import Push, Rouse
 from rewake.actors.agent.state import Agent, quiet
-from rewake.events import Event, MessageAdded, MessagePlaced, TurnStarted, Wake
+from rewake.events import AgentDisposed, Event, MessageAdded, MessagePlaced, TurnStarted, Wake
 from rewake.projections.pricing import count_tokens
 from rewake.projections.turns import Turn
 from rewake.projections.wakes import Pending, known, trigger, waiting
@@ -80,7 +80,9 @@ def placing(state: Agent) -> list[Event]:
 
 
 def boundary(state: Agent) -> list[Event]:
-    """At a turn's end: what waited for it is placed, and the next turn starts."""
+    """At a turn's end: what waited for it is placed, and the next turn starts. An agent for one run has had it."""
+    if state.settings.once and not state.wakes.owed:
+        return [AgentDisposed("its run is over")]
     return placing(state) or next_turn(state)
 
 

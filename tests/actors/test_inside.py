@@ -13,7 +13,7 @@ from rewake.actors import AgentConfig, Runtime, RuntimeOptions, tool
 from rewake.actors.providers import ScriptedProvider, call_tool
 from rewake.actors.providers.base import Request
 from rewake.actors.tools import Tool, ToolContext
-from rewake.events import CalledFromInside, MemoryLog, ToolResult
+from rewake.events import CalledFromInside, MemoryLog, ToolResult, UnknownAgent
 from tests.actors.threads import agents, kinds, said
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -175,6 +175,49 @@ def test_a_tool_starts_an_agent():
         rt.push("ada", "go")
         assert rt.run_until_idle(20).idle
         assert rt.result(rt.receipt("cyd/wake/3"), 0).text == "answered cyd"
+
+
+def test_a_tool_has_something_run_once_and_an_async_one_is_refused():
+    """A sync tool waits in a thread of its own; nothing of the run is left, its threads included."""
+    scout = AgentConfig(name="scout", model="m")
+    for awaited in (False, True):
+        log = MemoryLog()
+        with runtime(log, calling(lambda rt, context: rt.run_once(scout, "look").text, awaited=awaited)) as rt:
+            before = threading.active_count()
+            assert rt.result(rt.push("ada", "go"), 20).text == "answered ada"
+            (returned,) = [one.event for one in log.read(kinds=["tool_returned"])]
+            assert ("CalledFromInside" if awaited else "answered scout") in getattr(returned, "result", "")
+            assert ("agent/scout" in log.streams()) == (not awaited)
+            assert kinds(log, "agent/scout")[-1:] == ([] if awaited else ["agent_disposed"])
+            assert "agent/scout" not in rt._shells
+            assert rt.run_until_idle(20).idle
+            assert threading.active_count() <= before + 1
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_tool_aborts_its_own_turn(awaited: bool):
+    log = MemoryLog()
+    with runtime(log, calling(lambda rt, context: rt.abort("ada", reason="a tool says so").turn, awaited)) as rt:
+        result = rt.result(rt.push("ada", "go"), 20)
+        assert (result.state, result.why) == ("aborted", "a tool says so")
+        assert rt.run_until_idle(20).idle
+    (returned,) = [one.event for one in log.read(kinds=["tool_returned"])]
+    assert getattr(returned, "why", "") == "ended"
+
+
+def test_a_runtime_disposes_an_agent_for_good():
+    log = MemoryLog()
+    with runtime(log) as rt:
+        receipt = rt.push("bob", "hello")
+        assert rt.result(receipt, 20).text == "answered bob"
+        rt.dispose("bob")
+        assert rt.reply_to(receipt) == "answered bob"
+    for _ in range(2):
+        with runtime(log) as rt:
+            assert [one.state for one in rt.health().agents if one.agent == "bob"] == ["disposed"]
+            with pytest.raises(UnknownAgent):
+                rt.push("bob", "still there?")
+    assert kinds(log, "agent/bob")[-1] == "agent_disposed"
 
 
 def test_a_policy_pushes_and_is_refused_what_would_wait():

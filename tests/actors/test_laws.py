@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -43,12 +43,16 @@ from rewake.events import (
     Snapshot,
     StreamMoved,
     Text,
+    ToolCalled,
     ToolReturned,
     TurnCompleted,
+    TurnStarted,
     Wake,
+    WakeWithdrawn,
     placing,
 )
 from rewake.events.errors import ActorParked as Parked
+from rewake.events.turns import TurnEnd
 from rewake.projections import host as hosts
 from tests.actors.worlds import actors, begun, caught_up, configs, lived, living, offline, parts, restarted
 
@@ -75,6 +79,49 @@ def test_a_state_is_the_same_live_after_a_restart_and_offline(seed: int):
         own = {name: snapshots.digest(part) for name, part in parts(state, stream).items()}
         assert own == offline(log, stream) == offline(log, stream, at), stream
     assert redecide(log) == []
+
+
+@pytest.mark.scenario("W-18")
+@settings(max_examples=60)
+@given(SEEDS)
+def test_every_wake_ends_once_or_is_owed_and_every_tool_returns_before_its_turn_ends(seed: int):
+    sim = lived(seed, acts=30)
+    owed = {one.wake for one in sim.owed()}
+    for stream in sim.log.streams():
+        if stream.startswith("agent/"):
+            ends, wakes, cut = told(list(sim.log.read(stream=stream)))
+            assert cut == []
+            assert set(ends.values()) <= {1}, stream
+            assert wakes - set(ends) == {one for one in owed if one.startswith(f"{stream[6:]}/")}
+    sim.crash()
+
+
+def told(events: list[Recorded]) -> tuple[dict[str, int], set[str], list[str]]:
+    """How often each wake ended, which wakes there were, and which tools had not returned when their turn ended."""
+    ends, wakes, taken, tools = dict[str, int](), set[str](), dict[str, set[str]](), dict[str, str]()
+    cut: list[str] = []
+    for event in (recorded.event for recorded in events):
+        over: Iterable[str] = ()
+        match event:
+            case Wake(id=id):
+                wakes.add(id)
+            case TurnStarted(started, turn):
+                taken.setdefault(turn, set()).update(started)
+            case WakeWithdrawn(over):
+                for one in taken.values():
+                    one.difference_update(over)
+            case ToolCalled(tool_call, turn=turn):
+                tools[tool_call] = turn
+            case ToolReturned(tool_call):
+                del tools[tool_call]
+            case _ if isinstance(event, TurnEnd):
+                over = taken.pop(event.turn)
+                cut += [one for one, turn in tools.items() if turn == event.turn]
+            case _:
+                pass
+        for one in over:
+            ends[one] = ends.get(one, 0) + 1
+    return ends, wakes, cut
 
 
 @pytest.mark.scenario("L-19")

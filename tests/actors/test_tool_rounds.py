@@ -210,7 +210,7 @@ def test_so_they_are_over_a_crash_at_any_place(rounds: list[list[str]], kind: st
     simulation.crash()
 
 
-def test_a_tool_that_ends_the_turn_waits_for_the_others_of_its_round(simulate: Simulate):
+def test_a_tool_that_ends_the_turn_cuts_off_the_others_of_its_round(simulate: Simulate):
     simulation = simulate(
         [[call_tool("leave", {"n": 1}), call_tool("look", {"n": 2})], reply("hi")], tools=[look, leave]
     )
@@ -218,7 +218,8 @@ def test_a_tool_that_ends_the_turn_waits_for_the_others_of_its_round(simulate: S
     simulation.advance(seconds=0.5)
     simulation.push("ada", "wait!")
     simulation.run_until_idle()
-    assert shape(simulation.provider.requests[1].messages) == ["go", "look(1) look(2)", "left 1 saw 2", "wait!"]
+    cut = "left 1 interrupted: it may or may not have run"
+    assert shape(simulation.provider.requests[1].messages)[:4] == ["go", "look(1) look(2)", cut, "wait!"]
     assert [len(those(simulation, kind)) for kind in (TurnStarted, InferenceRequested)] == [2, 2]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from rewake.actors import snapshots
@@ -105,7 +106,7 @@ def lived(seed: int, acts: int = 20, log: Any = None) -> Simulation:
 
 def act(sim: Simulation, chance: random.Random) -> None:
     name = chance.choice(NAMES)
-    match chance.randint(0, 11):
+    match chance.randint(0, 15):
         case 0 | 1 | 2 | 3:
             sim.push(
                 name, "word " * chance.randint(1, 90 if name == "ada" else 300), channel=chance.choice(["a", "b", None])
@@ -124,11 +125,33 @@ def act(sim: Simulation, chance: random.Random) -> None:
             sim.crash_at(chance.choice(KINDS), chance.randint(1, 6), chance.choice(["before", "after"]))
         case 10:
             chance.choice([sim.crash, sim.stop, lambda: sim.crash(torn=True)])()
-        case _:
-            try:
+        case 11:
+            with suppress(RewakeError):
                 sim.configure(name, max_tokens=chance.randint(50, 120))
-            except RewakeError:
-                return
+        case 12:
+            with suppress(RewakeError):
+                sim.abort(name, reason="enough")
+        case 13:
+            with suppress(RewakeError):
+                sim.cancel(name, drop=chance.choice(["machine", "all"]))
+        case 14:
+            come_and_go(sim, chance)
+        case _:
+            config = AgentConfig(name="run", model="m", tools=(look,))
+            with suppress(RewakeError):
+                sim.run_once(config, "look around", timeout=chance.choice([0, 2, 60]))
+
+
+def come_and_go(sim: Simulation, chance: random.Random) -> None:
+    """An agent that starts, is pushed to, and is disposed."""
+    guests = [name for name in sim._configs if name.startswith("guest")]
+    with suppress(RewakeError):
+        if not guests:
+            sim.start(AgentConfig(name=f"guest{len(sim.log.streams())}", model="m", tools=(look, send)))
+        elif chance.randint(0, 2):
+            sim.push(guests[0], "welcome", addressed=chance.random() < 0.5)
+        else:
+            sim.dispose(guests[0])
 
 
 def caught_up(incarnation: Incarnation[Any]) -> Any:
