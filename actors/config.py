@@ -30,13 +30,13 @@ LIVING = frozenset(
         "model",
         "provider",
         "max_tokens",
+        "hold_stall_after",
     }
 )
 """Settings that may change while an agent lives."""
 
 UNUSED: dict[str, Any] = {
     "tool_result_guard": False,
-    "hold_stall_after": None,
     "compaction_reserve_tokens": None,
 }
 """Settings that nothing reads yet, with the one value that they may have."""
@@ -143,6 +143,8 @@ def check(config: AgentConfig) -> None:
     check_budget(config.context_budget_tokens, config.max_tokens)
     if not seconds(config.call_timeout) > 0:
         raise InvalidSetting("call_timeout", config.call_timeout, "a call needs some time")
+    if config.hold_stall_after is not None and not seconds(config.hold_stall_after) > 0:
+        raise InvalidSetting("hold_stall_after", config.hold_stall_after, "more than no time at all")
     for name, default in UNUSED.items():
         if getattr(config, name) != default:
             raise InvalidSetting(name, getattr(config, name), "not supported by this version")
@@ -233,11 +235,14 @@ def seconds(duration: float | timedelta) -> float:
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
+def milliseconds(duration: float | timedelta | None) -> int | None:
+    return None if duration is None else round(seconds(duration) * 1_000)
+
+
 def settings(config: AgentConfig, provider: str) -> Settings:
     """The configuration as it is recorded, with what its system prompt and its tools cost."""
     tools = tuple(tool.spec for tool in config.tools)
     own = {name: getattr(config, name) for name in config.__struct_fields__ if name in Settings.__struct_fields__}
-    stall = config.hold_stall_after
     changed = {
         "provider": provider,
         "tools": tools,
@@ -246,7 +251,7 @@ def settings(config: AgentConfig, provider: str) -> Settings:
         "error_policy": named(config.error_policy),
         "refusal_delays_ms": policy(config).schedule(),
         "context": named(config.context),
-        "hold_stall_after_ms": None if stall is None else round(seconds(stall) * 1_000),
+        "hold_stall_after_ms": milliseconds(config.hold_stall_after),
         "call_timeout_ms": round(seconds(config.call_timeout) * 1_000),
         "system_tokens": pricing.count_tokens(config.system, config.encoding),
         "tools_tokens": pricing.price_tools(tools, config.encoding),

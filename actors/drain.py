@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.actors import deferring
+from rewake.actors.agent.alerting import moved, stuck
 from rewake.actors.agent.commands import Answered, Failed, NotSent, ReleaseQuarantine
 from rewake.actors.agent.state import Evolve, dispatch
 from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
@@ -36,6 +37,7 @@ from rewake.events import (
     GateClosed,
     GateOpened,
     Held,
+    HoldEnded,
     HoldLooked,
     InferenceRequested,
     MessageAdded,
@@ -56,6 +58,7 @@ from rewake.events import (
 )
 from rewake.events.drain import PassEnd
 from rewake.projections import (
+    alerts,
     backlog,
     calibration,
     compression,
@@ -72,6 +75,7 @@ from rewake.projections.compression import key
 from rewake.projections.conversation import digest
 from rewake.projections.fitting import fit
 from rewake.projections.gates import closes_gate
+from rewake.projections.holds import Hold
 from rewake.projections.progress import Status, status
 
 TICKS = 8
@@ -80,6 +84,8 @@ HELD_PAUSE_MS: Millis = 5_000
 """The pause between two passes while a hold waits and no interval is set."""
 PAUSE_MS: Millis = 30_000
 LONGEST_PAUSE_MS: Millis = 600_000
+STUCK_MS: Millis = 5 * 60_000
+"""How long nothing may come for a hold before an operator is told."""
 VAIN = 12
 """Answers in a row that are no summaries: after as many the summariser is asked once in a while only."""
 LONGEST_VAIN_MS: Millis = 6 * 3_600_000
@@ -96,6 +102,7 @@ class Drain(Struct, frozen=True):
     settings: settings.AgentSettings = settings.AgentSettings()
     holds: holds.Holds = holds.Holds()
     calibration: calibration.Calibration = calibration.Calibration()
+    alerts: alerts.Alerts = alerts.Alerts()
     host: host.Host = host.Host()
     gates: Map[str, gates.Gate] = Map()
 
@@ -116,6 +123,7 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "settings": (settings.KINDS, settings.evolve),
     "holds": (holds.KINDS, holds.evolve),
     "calibration": (calibration.KINDS, calibration.evolve),
+    "alerts": (alerts.KINDS, alerts.evolve),
     "host": (host.KINDS, host.evolve),
     "gates": (gates.KINDS, gates.evolve_all),
 }
@@ -123,7 +131,9 @@ FOLDS = dispatch(PARTS)
 UNREAD: frozenset[type[Event]] = frozenset({InferenceRequested})
 """What only the agent itself asks of its conversation: which messages were sent."""
 FOLDED = (conversation.KINDS | settings.KINDS | holds.KINDS | calibration.KINDS) - UNREAD
-RINGS = frozenset({Held, HoldLooked, TurnCompleted, TurnExhausted, TurnAborted, SettingChanged, AgentDisposed})
+RINGS = frozenset(
+    {Held, HoldLooked, HoldEnded, TurnCompleted, TurnExhausted, TurnAborted, SettingChanged, AgentDisposed}
+)
 
 NOTHING_FOLLOWS = frozenset({MessageAdded, Wake, Compiled, CalibrationSampled, TurnCompleted})
 """Kinds that are looked up before any `match`: the most frequent ones."""
@@ -170,6 +180,8 @@ def accept(state: Drain, command: Command) -> Sequence[Event]:
             return [CompressionHeld(call, gate_version, going.provider, going.model, command.at)]
         case Due(("pass", passes)) if resting(state) and passes == state.compression.passes:
             return [DrainDue()]
+        case Due(("stuck", *key)) if (hold := unmoved(state)) and key == [hold.turn, moved(state.compression, hold)]:
+            return [stuck(state.name, state.compression, state.alerts, hold, command.at)]
         case ReleaseQuarantine():
             given = tuple(sorted(state.compression.quarantined))
             return [Released(given, "operator", command.by)] if given else []
@@ -213,7 +225,7 @@ def react(state: Drain, recorded: Recorded) -> Sequence[Event]:
                 return [Quarantined(replace(work, part=None), f"{error.kind}: {error.message}")]
             return tick(state, recorded.at)
         case Quarantined():
-            return [*alert(state, event), *tick(state, recorded.at)]
+            return [*alert(state, event, recorded.at), *tick(state, recorded.at)]
         case Released():
             return tick(state, recorded.at) if state.compression.passing else [DrainKicked("released", TICKS)]
         case SettingChanged() if moved_on := deferring.freed(state.compression, state.gates, state.live, state.stream):
@@ -236,16 +248,25 @@ def after_summary(state: Drain, event: Compressed, at: Millis) -> list[Event]:
 
 
 def orders(state: Drain) -> Mapping[Key, Order]:
-    """The summary in flight, or the end of the pause when work waits for it."""
-    going = state.compression.open
+    """The summary in flight, or the end of the pause when work waits for it; when a hold has waited in vain for long."""
+    going, hold, wanted = state.compression.open, unmoved(state), dict[Key, Order]()
+    if hold:
+        since = moved(state.compression, hold)
+        wanted["stuck", hold.turn, since] = Timer(since + STUCK_MS)
     if going:
         timeout = state.live.call_timeout_ms / 1_000
         render = partial(request, state.name, state.conversation, state.compression, state.live, going)
         infer = Infer(going.id, state.stream, "compression", going.provider, going.model, False, timeout, render)
-        return {("call", going.id): infer}
-    if not resting(state):
-        return {}
-    return {("pass", state.compression.passes): Timer(state.compression.next_at)}
+        wanted["call", going.id] = infer
+    elif resting(state):
+        wanted["pass", state.compression.passes] = Timer(state.compression.next_at)
+    return wanted
+
+
+def unmoved(state: Drain) -> Hold | None:
+    """The hold that waits for compression, until an operator was told that nothing comes."""
+    hold = state.holds.waiting
+    return hold if hold and state.alerts.turns.get("stuck") != hold.turn else None
 
 
 def resting(state: Drain) -> bool:
@@ -387,7 +408,7 @@ def other_model(state: Drain, name: str) -> bool:
     return name in (asked, "compression_model") and bool(state.compression.quarantined or state.compression.vain)
 
 
-def alert(state: Drain, event: Quarantined) -> list[Event]:
+def alert(state: Drain, event: Quarantined, at: Millis) -> list[Event]:
     """Tells of the first work that is given up, while nothing else is."""
     if len(state.compression.quarantined) > 1 or event.work.digest in state.compression.retried:
         return []
@@ -395,4 +416,4 @@ def alert(state: Drain, event: Quarantined) -> list[Event]:
         f"a stretch of {state.name}'s history can not be summarised and stays as it is: {event.work.first} to "
         f"{event.work.last}, {event.work.tokens:,} tokens ({event.why})"
     )
-    return [Alerted("quarantine", said, agent=state.name)]
+    return [Alerted("quarantine", said, alerts.due(state.alerts, "quarantine", at), agent=state.name)]

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.commands import Abort, Cancel, Dispose
 from rewake.actors.config import AgentConfig
+from rewake.actors.contents import Content, blocks_of, text_or_none
 from rewake.actors.incarnation import Answer
 from rewake.actors.reports import AbortReport, CancelReport, Result
-from rewake.actors.surface import Content, Duration, Surface, blocks_of, text_or_none
+from rewake.actors.surface import Duration, Surface
 from rewake.events import (
     InvalidSetting,
     Log,

@@ -22,6 +22,7 @@ from rewake.actors.config import (
     RuntimeOptions,
     all_providers,
     check_budget,
+    milliseconds,
     resolve,
     seconds,
 )
@@ -249,7 +250,8 @@ class Surface(ABC):
         by: str | None = None,
         **changes: Any,
     ) -> Plan | Refusal:
-        """Change settings of a living agent: its budget, its windows, the pace, `model`, `provider` and `max_tokens`.
+        """Change settings of a living agent: its budget, its windows, the pace, `model`, `provider`, `max_tokens` and
+        `hold_stall_after` (seconds).
 
         A lower budget is come down to compile by compile, with `immediate` at once. The answer is that of `preview`
         afterwards. Raises InvalidSetting, or BudgetInfeasible where an immediate cut would refuse the present context
@@ -404,9 +406,12 @@ def checked(state: Agent, changes: dict[str, Any]) -> dict[str, Any]:
         if name not in LIVING:
             why = "it can not change while the agent lives" if hasattr(live, name) else "there is no such setting"
             raise InvalidSetting(name, value, f"{why}; these can: {', '.join(sorted(LIVING))}")
-    present = {name: getattr(live, name) for name in LIVING}
+    present = {name: getattr(live, name) for name in LIVING if hasattr(live, name)}
     AgentConfig(name=live.name, **(present | changes))
     target = state.settings.target
     if target is not None and "context_budget_tokens" not in changes and "max_tokens" in changes:
         check_budget(target, changes["max_tokens"])
-    return dict(changes)
+    given = dict(changes)
+    if "hold_stall_after" in given:
+        given["hold_stall_after_ms"] = milliseconds(given.pop("hold_stall_after"))
+    return given

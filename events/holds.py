@@ -10,7 +10,7 @@ from rewake.events.context import Refused, Stretch
 ReleaseWhy = Literal["opened", "resumed", "model", "cancelled", "stopped"]
 
 HoldEnd = Literal["fit", "check_failed", "deadline", "nothing_pending", "stopped", "cancelled", "stalled"]
-HoldTime = Literal["deadline", "stalled", "stuck"]
+HoldTime = Literal["deadline", "stalled"]
 
 
 class Held(AgentEvent, frozen=True, tag="held"):
@@ -41,9 +41,7 @@ class HoldLooked(AgentEvent, frozen=True, tag="hold_looked"):
 
 
 class HoldDue(AgentEvent, frozen=True, tag="hold_due"):
-    """A hold's time has come: its deadline; or compression has made nothing for so long that the hold ends (`stalled`), or
-    that an operator is told (`stuck`).
-    """
+    """A hold's time has come: its deadline, or compression has made nothing for so long that it ends (`stalled`)."""
 
     turn: str
     what: HoldTime = "deadline"

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 from rewake.events import Event, InvalidSetting, Log, Recorded
 from rewake.events.base import kind_of
 from rewake.projections import (
+    alerts,
     calibration,
     compression,
     conversation,
@@ -41,7 +42,20 @@ class Projection(Protocol):
 
 PROJECTIONS: dict[str, Projection] = {
     module.NAME: cast("Projection", module)
-    for module in (conversation, wakes, turns, holds, compression, gates, settings, host, calibration, usage, undo)
+    for module in (
+        conversation,
+        wakes,
+        turns,
+        holds,
+        compression,
+        gates,
+        settings,
+        host,
+        calibration,
+        usage,
+        undo,
+        alerts,
+    )
 }
 
 STREAMS = {"compression": "drain/*", "gates": "gate/*", "host": "host"}

@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.events import (
-    Alerted,
     Compiled,
     Event,
     Held,
@@ -39,7 +38,6 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
     Refused,
     Compiled,
     RetryScheduled,
-    Alerted,
     ProviderHeld,
     ProviderReleased,
     ProviderTried,
@@ -50,7 +48,7 @@ SPENDING = frozenset({"deadline", "nothing_pending", "stalled"})
 
 class Hold(Struct, frozen=True, gc=False):
     """One turn's hold, through every time that it is held again. `ended` is why it last ended; `compiled`: after that,
-    once; `refused`: after that, to the error policy.
+    once; `refused`: after that, to the error policy. `held_at` is when it last began.
     """
 
     turn: str
@@ -66,11 +64,12 @@ class Hold(Struct, frozen=True, gc=False):
     waited_ms: Millis = 0
     compiled: bool = False
     refused: bool = False
+    held_at: Millis = 0
 
 
 class Holds(Struct, frozen=True, gc=False):
     """`waiting` now; `over`: its turn runs again or has its fresh compile to come. `demand`: what the last refusal
-    lacked. `posted_at`: when an operator was last told of one.
+    lacked. `stalled_at`: when the last hold ended because compression had made nothing for too long.
 
     `gated` waits for its provider's gate; `let`: it waited for it last, and runs again or is about to. `tried`: what
     was last told to a gate.
@@ -79,7 +78,7 @@ class Holds(Struct, frozen=True, gc=False):
     waiting: Hold | None = None
     over: Hold | None = None
     demand: tuple[Stretch, ...] = ()
-    posted_at: Millis | None = None
+    stalled_at: Millis | None = None
     gated: ProviderHeld | None = None
     let: ProviderHeld | None = None
     tried: ProviderTried | None = None
@@ -94,10 +93,8 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
     match event:
         case Held(turn, wakes, since, until, refusal, looked, resumes):
             looks = state.over.looks if state.over and state.over.turn == turn else 0
-            hold = Hold(turn, wakes, since, until, refusal, looked, looks, resumes=resumes)
+            hold = Hold(turn, wakes, since, until, refusal, looked, looks, resumes=resumes, held_at=recorded.at)
             return replace(state, waiting=hold, over=None)
-        case Alerted("context_refusal", posted=True, until=int()):
-            return replace(state, posted_at=recorded.at)
         case Wake(id=wake) if hold := state.waiting:
             return replace(state, waiting=replace(hold, wakes=(*hold.wakes, wake)))
         case Wake(id=wake) if gated := state.gated:
@@ -117,7 +114,8 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
             return replace(state, waiting=looked, demand=demand)
         case HoldEnded(_, why, waited) if hold := state.waiting:
             waited = max(waited, recorded.at - hold.since)  # what ended it may have come while the process was down
-            return replace(state, waiting=None, over=replace(hold, ended=why, waited_ms=waited))
+            stalled = recorded.at if why == "stalled" else state.stalled_at
+            return replace(state, waiting=None, over=replace(hold, ended=why, waited_ms=waited), stalled_at=stalled)
         case Refused(demand=demand):
             return replace(state, demand=demand, over=state.over and replace(state.over, compiled=True))
         case RetryScheduled(turn, error=error) if error.kind in REFUSALS and (hold := record(state, turn)):

@@ -32,7 +32,7 @@ from rewake.actors.agent.commands import (
 from rewake.actors.agent.configuring import configured, started
 from rewake.actors.agent.ending import aborted, after_withdrawal, cancelled, disposed, refused
 from rewake.actors.agent.gating import freed, kept_back, not_sent, passed_on, reported
-from rewake.actors.agent.holding import after_refusal, due, look, looked
+from rewake.actors.agent.holding import after_refusal, due, look, looked, times
 from rewake.actors.agent.outgrowing import outgrown
 from rewake.actors.agent.pacing import reached
 from rewake.actors.agent.planning import compile
@@ -204,12 +204,12 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return after_refusal(state, recorded, event)
         case HoldLooked():
             return looked(state, recorded)
-        case HoldDue():
-            return due(state, recorded)
+        case HoldDue(what=what):
+            return due(state, recorded, what)
         case HoldEnded():
             return next_turn(state)
         case InferenceCompleted():
-            return [*reported(state, event), *after_answer(state, event)]
+            return [*reported(state, event), *after_answer(state, event, recorded.at)]
         case InferenceFailed():
             return after_failure(state, recorded, event)
         case ProviderHeld():
@@ -229,10 +229,10 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
 
 
 def orders(state: Agent, sayings: Sayings | None = None) -> Mapping[Key, Order]:
-    """What the world is asked for now: the open call, the open tools, the time of a retry, the deadline of a hold."""
+    """What the world is asked for now: the open call, the open tools, the time of a retry, the times of a hold."""
     wanted: dict[Key, Order] = {}
     if hold := state.holds.waiting:
-        wanted["hold", hold.turn, hold.until] = Timer(hold.until)
+        wanted |= {("hold", hold.turn, due_at, what): Timer(due_at) for what, due_at in times(state, hold).items()}
     if turn := state.turns.running:
         wanted.update(turn_orders(state, turn, sayings))
     return wanted
@@ -272,8 +272,8 @@ def came_due(state: Agent, key: Key) -> list[Event]:
     """A timer's time has come: a hold's deadline, a retry's delay."""
     turn, hold = state.turns.running, state.holds.waiting
     match key:
-        case ("hold", str(held), _) if hold and hold.turn == held:
-            return [HoldDue(held)]
+        case ("hold", str(held), due_at, *_) if hold and hold.turn == held:
+            return [HoldDue(held, what) for what, at in times(state, hold).items() if (at, what) == (due_at, key[-1])]
         case ("retry", str(waiting), *_) if turn and turn.id == waiting and key in turn_orders(state, turn):
             return [RetryDue(waiting)]
         case _:

@@ -6,6 +6,7 @@ import hashlib
 
 from msgspec.structs import replace
 
+from rewake.actors.agent.alerting import alert
 from rewake.actors.agent.commands import Answered, Failed, Prepared
 from rewake.actors.agent.gating import met_limit
 from rewake.actors.agent.planning import overhead
@@ -25,6 +26,7 @@ from rewake.events import (
     InferenceFailed,
     InferenceRequested,
     MessageAdded,
+    Millis,
     Reasoning,
     Recorded,
     Text,
@@ -150,17 +152,17 @@ def open_call(state: Agent, call: str) -> InferenceRequested | None:
     return turn.call if turn and turn.call and turn.call.call == call else None
 
 
-def after_answer(state: Agent, answer: InferenceCompleted) -> list[Event]:
+def after_answer(state: Agent, answer: InferenceCompleted, at: Millis) -> list[Event]:
     """The answer enters the conversation; its tools are called, or the turn ends with it."""
     blocks = own_ids(answer, answer.blocks)
     calls = tuple(block for block in blocks if isinstance(block, ToolCall))
     looping = bool(calls) and state.turn.step > state.live.max_rounds
     if looping:
         blocks = tuple(block for block in blocks if not isinstance(block, ToolCall))
-    events: list[Event] = [*said(state, answer, blocks), *sampled(state, answer)]
+    events: list[Event] = [*said(state, answer, blocks), *sampled(state, answer, at)]
     if looping:
         text = f"the model asked for tools in {state.turn.step} rounds; {state.live.max_rounds} are allowed"
-        return [*events, *exhausted(state, Failure("tool_loop", text))]
+        return [*events, *exhausted(state, at, Failure("tool_loop", text))]
     if calls:
         return [*events, *called(state, answer, calls)]
     return [*events, *completed(state, answer.stop_reason)]
@@ -238,7 +240,7 @@ def completed(state: Agent, stop_reason: str) -> list[Event]:
     return [*usage(state), TurnCompleted(state.turn.id, stop_reason)]
 
 
-def sampled(state: Agent, call: InferenceCompleted | InferenceFailed) -> list[Event]:
+def sampled(state: Agent, call: InferenceCompleted | InferenceFailed, at: Millis) -> list[Event]:
     """What the provider counted of a call, answered or refused as too long, beside what we had priced; whether the
     calibration takes it, and why not.
     """
@@ -267,19 +269,19 @@ def sampled(state: Agent, call: InferenceCompleted | InferenceFailed) -> list[Ev
         return [sample]
     rejected = replace(sample, accepted=False, why=why)
     stuck = not learned.accepted and after_rejected(learned, rejected).alike == REJECTED_ALIKE
-    return [rejected, off(state, rejected)] if stuck else [rejected]
+    return [rejected, off(state, rejected, at)] if stuck else [rejected]
 
 
-def off(state: Agent, sample: CalibrationSampled) -> Alerted:
+def off(state: Agent, sample: CalibrationSampled, at: Millis) -> Alerted:
     """Estimates are off: every sample so far was outside what is believed."""
     said = f"{state.name}: estimates for {sample.model} are off: {sample.why}"
-    return Alerted("calibration", said, turn=state.turn.id, agent=state.name)
+    return alert(state, "calibration", said, at)
 
 
 def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) -> list[Event]:
     """What had come of an answer is kept, and the turn goes on from there; then it waits for the gate, or as the error policy
     says.
     """
-    events = [*sampled(state, failure), *kept(state, failure.text)]
+    events = [*sampled(state, failure, recorded.at), *kept(state, failure.text)]
     waits = met_limit(state, failure, recorded.at)
     return [*events, *(waits or wait_or_end(state, recorded.at, failure.error, failure.retry_ms))]

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rewake.actors.agent.alerting import alert, moved
 from rewake.actors.agent.planning import note, overhead, room_of, spoken
 from rewake.actors.agent.retrying import after_refused, wait_or_end
 from rewake.actors.agent.state import Agent, is_pending, planned, revisions
 from rewake.actors.agent.waking import caused, owed_to, started
 from rewake.events import Alerted, Event, Failure, Held, HoldEnded, HoldLooked, Millis, Recorded, Refused
-from rewake.events.holds import HoldEnd
+from rewake.events.holds import HoldEnd, HoldTime
 from rewake.projections.holds import Hold, record, spent
 from rewake.projections.turns import Turn
 
@@ -19,8 +20,6 @@ DEADLINE_MS: Millis = 30 * 60_000
 """How long a turn waits for compression at the most, from its first refusal."""
 MOST_NAMED = 10
 """Messages that a failure names, at the most."""
-POSTED_EVERY_MS: Millis = 15 * 60_000
-"""How long an alert about a hold keeps the next one of the same agent from being posted."""
 ABSENT_MS: Millis = 60_000
 """How long a turn waits for its strategy to be found, doubling each time up to an hour."""
 
@@ -37,8 +36,8 @@ def after_refusal(state: Agent, recorded: Recorded, refusal: Refused) -> list[Ev
         held = Held(
             refusal.turn, caused(state), since, until, refusal, revisions(state), resumes=not state.turn.opening
         )
-        return [held] if earlier else [held, alert(state, refusal, recorded.at, until)]
-    return after_refused(state, recorded.at, failure(refusal, earlier, recorded.at))
+        return [held] if earlier else [held, told(state, refusal, recorded.at, until)]
+    return after_refused(state, recorded.at, failure(refusal, earlier, recorded.at), refusal.binding)
 
 
 def may_hold(state: Agent, refusal: Refused) -> bool:
@@ -47,8 +46,24 @@ def may_hold(state: Agent, refusal: Refused) -> bool:
         and refusal.compressible
         and state.live.kind != "ephemeral"
         and not spent(state.holds, refusal.turn)
+        and not stands_still(state)
         and is_pending(state)
     )
+
+
+def stands_still(state: Agent) -> bool:
+    """Whether a hold has stalled, and compression has made nothing since."""
+    since = state.holds.stalled_at
+    return since is not None and state.live.hold_stall_after_ms is not None and state.compression.moved_at < since
+
+
+def times(state: Agent, hold: Hold) -> dict[HoldTime, Millis]:
+    """When a hold ends at the latest, and when because compression has made nothing for so long."""
+    stall = state.live.hold_stall_after_ms
+    due: dict[HoldTime, Millis] = {"deadline": hold.until}
+    if stall is not None:
+        due["stalled"] = moved(state.compression, hold) + stall
+    return due
 
 
 def look(state: Agent, recorded: Recorded) -> list[Event]:
@@ -81,8 +96,9 @@ def looked(state: Agent, recorded: Recorded) -> list[Event]:
     return ended(hold, "nothing_pending", recorded.at) if hold and not is_pending(state) else []
 
 
-def due(state: Agent, recorded: Recorded) -> list[Event]:
-    return ended(state.holds.waiting, "deadline", recorded.at) if state.holds.waiting else []
+def due(state: Agent, recorded: Recorded, why: HoldTime) -> list[Event]:
+    """A hold's time has come."""
+    return ended(state.holds.waiting, why, recorded.at) if state.holds.waiting else []
 
 
 def ended(hold: Hold, why: HoldEnd, at: Millis) -> list[Event]:
@@ -116,10 +132,8 @@ def wrong(refusal: Refused) -> str:
     return f"its plan neither shows nor summarises {named}"
 
 
-def alert(state: Agent, refusal: Refused, at: Millis, until: Millis) -> Alerted:
-    """Tells that a turn is held and until when: logged each time, posted at most once in a quarter of an hour."""
+def told(state: Agent, refusal: Refused, at: Millis, until: Millis) -> Alerted:
+    """Tells that a turn is held and until when."""
     sizes = f"{refusal.tokens:,} tokens against {room_of(refusal):,}"
     said = f"{refusal.turn} is held: {wrong(refusal) or sizes}; it runs when compression has made room"
-    last = state.holds.posted_at
-    posted = last is None or at >= last + POSTED_EVERY_MS
-    return Alerted("context_refusal", said, posted, turn=refusal.turn, until=until, agent=state.name)
+    return alert(state, "context_refusal", said, at, until=until)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rewake.actors.agent.alerting import alert, failed
 from rewake.actors.agent.state import Agent
 from rewake.actors.agent.tooling import cut_off
 from rewake.actors.policy import FINAL
 from rewake.events import (
-    Alerted,
     Event,
     Failure,
     MessageAdded,
@@ -25,29 +25,28 @@ MARKER_CHARS = 600
 WINDOW_FULL = "window_full: the context does not fit the model's window"
 
 
-def after_refused(state: Agent, at: Millis, failure: Failure) -> list[Event]:
+def after_refused(state: Agent, at: Millis, failure: Failure, binding: str) -> list[Event]:
     """A start that was refused waits as its configuration says, or is given up; a run of its own at once."""
     delays, failures = state.live.refusal_delays_ms, state.turn.failures
     goes_on = failure.kind not in FINAL and failures <= len(delays) and state.live.kind != "ephemeral"
-    return wait_or_end(state, at, failure, delays[failures - 1] if goes_on else None)
+    return wait_or_end(state, at, failure, delays[failures - 1] if goes_on else None, binding)
 
 
-def wait_or_end(state: Agent, at: Millis, failure: Failure, delay: Millis | None) -> list[Event]:
-    """Wait that long, durably; None: the turn is exhausted."""
+def wait_or_end(state: Agent, at: Millis, failure: Failure, delay: Millis | None, binding: str = "") -> list[Event]:
+    """Wait that long, durably; None: the turn is exhausted. `binding` is what refused its context, if something did."""
     if delay is None:
-        return exhausted(state, failure)
+        return exhausted(state, at, failure, binding)
     turn = state.turn
     return [RetryScheduled(turn.id, turn.failures, at + delay, delay, failure)]
 
 
-def exhausted(state: Agent, failure: Failure) -> list[Event]:
+def exhausted(state: Agent, at: Millis, failure: Failure, binding: str = "") -> list[Event]:
     """The turn ends without an answer: the agent and the operator are told, nobody is woken."""
     turn, hold = state.turn, state.holds.over
-    events: list[Event] = [*cut_off(state), marker(state, failure)]
-    if failure.kind in ("over_budget", "uncovered", "invalid_plan", "window_full"):
-        events.append(alerted(state, "window_full" if failure.kind == "window_full" else "context_refusal", failure))
+    events: list[Event] = [*cut_off(state), marker(state, failure), *failed(state, at, failure, binding)]
     if state.turns.streak + 1 == HARD_DOWN:
-        events.append(alerted(state, "hard_down", failure))
+        said = f"{HARD_DOWN} turns in a row ended without an answer, the last of them {turn.id}: {failure.told}"
+        events.append(alert(state, "hard_down", said, at, worse=True))
     events += usage(state)
     told = f"held since {hold.since}, ended {hold.ended}" if hold and hold.turn == turn.id else ""
     stop = "context_overflow" if failure.kind == "overflow" else failure.kind
@@ -68,11 +67,6 @@ def marker(state: Agent, failure: Failure) -> MessageAdded:
     text = f"{what}\nNo reply was sent; {turn.tools_run} tool calls did run. {advice}"
     encoding = state.live.encoding
     return MessageAdded("system", (Text(text),), count_tokens(text, encoding), encoding, turn=turn.id)
-
-
-def alerted(state: Agent, about: str, failure: Failure) -> Alerted:
-    said = f"{state.turn.id} ended without an answer: {failure.told}"
-    return Alerted(about, said, turn=state.turn.id, agent=state.name)
 
 
 def usage(state: Agent, turn: Turn | None = None) -> list[Event]:

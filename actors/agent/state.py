@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rewake.events import Event, InferenceRequested, Overhead, Recorded, Settings
 from rewake.projections import (
+    alerts,
     calibration,
     compression,
     conversation,
@@ -44,6 +45,7 @@ class Agent(Struct, frozen=True, gc=False):
     calibration: calibration.Calibration = calibration.Calibration()
     usage: usage.Usage = usage.Usage()
     undo: undo.Undo = undo.Undo()
+    alerts: alerts.Alerts = alerts.Alerts()
     compression: compression.Compression = compression.Compression()
     host: host.Host = host.Host()
     gates: Map[str, gates.Gate] = Map()
@@ -79,6 +81,7 @@ PARTS: dict[str, tuple[frozenset[type[Event]], Evolve]] = {
     "calibration": (calibration.KINDS, calibration.evolve),
     "usage": (usage.KINDS, usage.evolve),
     "undo": (undo.KINDS, undo.evolve),
+    "alerts": (alerts.KINDS, alerts.evolve),
     "compression": (compression.KINDS, compression.evolve),
     "host": (host.KINDS, host.evolve),
     "gates": (gates.KINDS, gates.evolve_all),

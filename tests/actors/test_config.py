@@ -50,7 +50,8 @@ def look(what: str) -> str:
         ("error_policy", 3, "not an ErrorPolicy"),
         ("context", "print", "not callable"),
         ("tool_result_guard", True, "not supported"),
-        ("hold_stall_after", 60, "not supported"),
+        ("hold_stall_after", 0, "more than no time"),
+        ("hold_stall_after", "x", "seconds"),
     ],
 )
 def test_a_setting_that_can_not_be_is_refused(name: str, value: Any, why: str):

@@ -221,7 +221,7 @@ def test_a_released_turn_that_is_refused_again_is_held_on_the_same_record():
     first, second = said(sim, Held)
     assert (second.since, second.until) == (first.since, first.until)
     assert at(sim, HoldEnded) == [10 * MINUTE]
-    assert len(said(sim, Alerted)) == 1
+    assert [one.about for one in said(sim, Alerted)] == ["context_refusal"]
     sim.advance(minutes=16)
     assert [one.why for one in said(sim, HoldEnded)] == ["fit", "deadline"]
     assert at(sim, HoldEnded)[-1] == 30 * MINUTE
@@ -516,7 +516,10 @@ def test_the_check_that_releases_and_the_compile_that_follows_agree(
     seen = decided(here, stored(here, refusal.demand[0], short))
     kinds = [event.kind for event in seen]
     if not any(isinstance(event, HoldEnded) for event in seen):
-        kinds += [event.kind for event in decided(here, Due(("hold", refusal.turn, here.state.holds.waiting.until)))]
+        kinds += [
+            event.kind
+            for event in decided(here, Due(("hold", refusal.turn, here.state.holds.waiting.until, "deadline")))
+        ]
     fits = any(isinstance(event, HoldEnded) and event.why == "fit" for event in seen)
     assert ("compiled" in kinds, "refused" in kinds) == (fits, not fits)
     assert fits != any(isinstance(event, HoldLooked) for event in seen)

@@ -87,7 +87,8 @@ def test_a_summariser_that_answers_nothing_ends_the_hold_and_is_hardly_asked(tur
     assert sim.result(late).state == "exhausted"
     assert len(asked) < 40
     assert sim.health().drains[0].quarantined > 0
-    assert [one.about for one in said(sim, Alerted, "drain/ada")] == ["quarantine"]
+    stuck = [] if turns == 4 else ["stuck"]
+    assert [one.about for one in said(sim, Alerted, "drain/ada")] == ["quarantine", *stuck]
     healed.append(True)
     sim.configure("ada", context_budget_tokens=100_000)
     now = sim.push("ada", "And now?")
