@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from rewake.events.base import AgentEvent, Tokens
 
+ERROR_POLICY = "error policy"
+"""Who changed a message (`by`), when nobody asked for it."""
+
 Role = Literal["user", "assistant", "system"]
 
 

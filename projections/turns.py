@@ -18,6 +18,8 @@ from rewake.events import (
     InferenceInterrupted,
     InferenceRequested,
     MessageAdded,
+    MessageEdited,
+    MessageRemoved,
     Millis,
     ProviderHeld,
     Recorded,
@@ -28,13 +30,16 @@ from rewake.events import (
     ToolCalled,
     ToolReturned,
     TurnCompleted,
+    TurnDeclined,
     TurnExhausted,
     TurnPrepared,
     TurnStarted,
+    TurnWithdrawn,
     UndoPoint,
     Usage,
     WakeWithdrawn,
 )
+from rewake.events.messages import ERROR_POLICY
 from rewake.events.turns import TURN_ENDS
 from rewake.projections.gates import closes_gate
 
@@ -56,6 +61,8 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
     ToolCalled,
     ToolReturned,
     MessageAdded,
+    MessageEdited,
+    MessageRemoved,
     WakeWithdrawn,
 }
 RECENT = 64
@@ -79,7 +86,7 @@ class OpenTool(Struct, frozen=True, omit_defaults=True, gc=False):
 class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     """A turn that has not ended. `step` counts its answered requests, `partials` the answers that broke off, `failures` the
     requests in a row that failed. `fresh`: it has had no answer since it last started. `ending`: a tool asked for its end;
-    `cut`: it ends before all of its tools have returned.
+    `cut`: it ends before all of its tools have returned; `shed`: an exchange was left out for it.
     """
 
     id: str
@@ -108,6 +115,7 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     ending: bool = False
     fresh: bool = True
     cut: bool = False
+    shed: bool = False
     usage: Usage | None = Usage(0, 0)
     last_counted: Tokens = 0
     last_payload: Tokens = 0
@@ -132,11 +140,16 @@ class Past(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Turns(Struct, frozen=True, gc=False):
-    """`running` has the turn token; `held` gave it back and waits; `streak` counts exhausted turns in a row."""
+    """`running` has the turn token; `held` gave it back and waits; `streak` counts exhausted turns in a row, `rejected` those
+    whose first request the provider refused as invalid, the history the same but for what they added to it. `sheddings` are
+    the exchanges that were left out since the first of them.
+    """
 
     running: Turn | None = None
     held: Turn | None = None
     streak: int = 0
+    rejected: int = 0
+    sheddings: int = 0
     past: PVector[Past] = pvector()
 
 
@@ -151,6 +164,8 @@ def evolve(state: Turns, recorded: Recorded) -> Turns:
     if isinstance(event, WakeWithdrawn):
         gone = frozenset(event.wakes)
         return replace(state, running=less(state.running, gone), held=less(state.held, gone))
+    if isinstance(event, MessageEdited | MessageRemoved):
+        return edited(state, event)
     turn = state.running
     if turn is None:
         return ended(state, state.held, recorded) if type(event) in TURN_ENDS and state.held else state
@@ -306,7 +321,29 @@ def ended(state: Turns, turn: Turn, recorded: Recorded) -> Turns:
     streak = 0 if isinstance(event, TurnCompleted) else streak
     running = None if state.running is turn else state.running
     held = None if state.held is turn else state.held
-    return Turns(running, held, streak, kept if len(kept) <= RECENT else kept[-RECENT:])
+    rejected, sheddings = episode(state, turn, event)
+    return Turns(running, held, streak, rejected, sheddings, kept if len(kept) <= RECENT else kept[-RECENT:])
+
+
+def episode(state: Turns, turn: Turn, event: Event) -> tuple[int, int]:
+    """The turns that were refused as invalid in a row, and the exchanges left out for them, after a turn's end."""
+    match event:
+        case TurnExhausted(error=Failure("invalid_request")) if turn.opening:
+            return state.rejected + 1, state.sheddings
+        case TurnDeclined() | TurnWithdrawn():
+            return state.rejected, state.sheddings
+        case _:
+            return 0, 0
+
+
+def edited(state: Turns, event: MessageEdited | MessageRemoved) -> Turns:
+    """Another history: what was refused before says nothing of it, unless it is the error policy that tries."""
+    if event.by != ERROR_POLICY:
+        return replace(state, rejected=0, sheddings=0) if state.rejected else state
+    if isinstance(event, MessageRemoved):
+        return state
+    running = state.running and replace(state.running, shed=True)
+    return replace(state, running=running, sheddings=state.sheddings + 1)
 
 
 def absent(turn: Turn | None) -> bool:

@@ -88,6 +88,7 @@ from rewake.events import (
     Wake,
     WakeWithdrawn,
 )
+from rewake.events.messages import ERROR_POLICY
 from rewake.events.turns import TURN_ENDS
 from rewake.projections import compression, gates, host
 from rewake.projections.turns import Turn, absent, open_tools
@@ -185,6 +186,8 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return again(state)
         case SettingChanged() if made := reached(state, coming(state)):
             return [made]
+        case MessageEdited(by=by) if by == ERROR_POLICY and state.turns.running:
+            return compile(state)
         case MessageAdded(woke=True):
             return []
         case MessageAdded() | MessageEdited() | MessageRemoved() | SettingChanged():

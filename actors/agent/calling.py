@@ -12,6 +12,7 @@ from rewake.actors.agent.gating import met_limit
 from rewake.actors.agent.planning import overhead
 from rewake.actors.agent.rendering import cue, prefill
 from rewake.actors.agent.retrying import exhausted, usage, wait_or_end
+from rewake.actors.agent.shedding import shed
 from rewake.actors.agent.state import Agent
 from rewake.actors.agent.tooling import called
 from rewake.actors.policy import ErrorPolicy
@@ -283,5 +284,8 @@ def after_failure(state: Agent, recorded: Recorded, failure: InferenceFailed) ->
     says.
     """
     events = [*sampled(state, failure, recorded.at), *kept(state, failure.text)]
-    waits = met_limit(state, failure, recorded.at)
-    return [*events, *(waits or wait_or_end(state, recorded.at, failure.error, failure.retry_ms))]
+    if waits := met_limit(state, failure, recorded.at):
+        return [*events, *waits]
+    if failure.error.kind == "invalid_request" and (left_out := shed(state)):
+        return [*events, *left_out]
+    return [*events, *wait_or_end(state, recorded.at, failure.error, failure.retry_ms)]

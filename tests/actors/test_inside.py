@@ -83,6 +83,47 @@ def test_a_tool_pushes_to_its_own_agent_and_to_another(awaited: bool):
     assert order.index("message_placed") > order.index("tool_returned")
 
 
+@pytest.mark.scenario("W-25")
+def test_what_a_tool_and_five_threads_push_at_once_is_placed_once_in_order_and_answered():
+    receipts: list[Any] = []
+    begin, pushing = threading.Barrier(6), [True]
+
+    def does(rt: Runtime, context: ToolContext) -> str:
+        if pushing and pushing.pop():
+            begin.wait(20)
+            for number in range(30):
+                receipts.append(rt.push("ada", f"ada {number}"))
+                receipts.append(rt.push("bob", f"bob {number}"))
+            for thread in threads:
+                thread.join(20)
+        return "pushed"
+
+    def pushes(rt: Runtime, name: str) -> None:
+        begin.wait(20)
+        receipts.extend([rt.push("ada", f"{name} {number}") for number in range(20)])
+
+    log = MemoryLog()
+    with runtime(log, calling(does, awaited=False)) as rt:
+        threads = [threading.Thread(target=pushes, args=(rt, f"thread {number}")) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        first = rt.push("ada", "go")
+        assert rt.result(first, 30).text == "answered ada"
+        assert rt.run_until_idle(30).idle
+        assert rt.owed() == []
+        states = {rt.result(one, 0).state for one in receipts}
+        messages = rt.state("conversation", "ada").messages
+    assert states == {"completed"}
+    late = [one for one in sorted(receipts, key=lambda one: one.seq) if one.message.startswith("ada/")]
+    assert len(late) == 130
+    ids = {one.message for one in late}
+    placed = [place for place, one in enumerate(messages) if one.id in ids]
+    assert [messages[place].id for place in placed] == [one.message for one in late]
+    assert placed[0] > next(place for place, one in enumerate(messages) if one.results)
+    starts = [one.event for one in log.read(stream="agent/ada", kinds=["turn_started"])]
+    assert [getattr(one, "wakes", ()) for one in starts] == [(first.wake,), tuple(one.wake for one in late)]
+
+
 @pytest.mark.scenario("Q-05")
 @pytest.mark.parametrize("awaited", [False, True])
 @pytest.mark.parametrize(
