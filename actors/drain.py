@@ -181,7 +181,8 @@ def accept(state: Drain, command: Command) -> Sequence[Event]:
         case Due(("pass", passes)) if resting(state) and passes == state.compression.passes:
             return [DrainDue()]
         case Due(("stuck", *key)) if (hold := unmoved(state)) and key == [hold.turn, moved(state.compression, hold)]:
-            return [stuck(state.name, state.compression, state.alerts, hold, command.at)]
+            since = moved(state.compression, hold)
+            return [stuck(state.name, hold, since, standing(state), state.alerts, command.at)]
         case ReleaseQuarantine():
             given = tuple(sorted(state.compression.quarantined))
             return [Released(given, "operator", command.by)] if given else []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from rewake.actors.agent.planning import spoken
 from rewake.actors.agent.state import Agent, is_pending
 from rewake.events import Alerted, Failure, Millis
 from rewake.projections.alerts import Alerts, due
 from rewake.projections.compression import Compression
 from rewake.projections.holds import Hold
+from rewake.projections.progress import Status, clock
 from rewake.projections.settings import budget
 
 REFUSALS = frozenset({"over_budget", "uncovered", "invalid_plan"})
@@ -70,24 +69,7 @@ def moved(compression: Compression, hold: Hold) -> Millis:
     return max(hold.held_at, compression.moved_at)
 
 
-def stuck(name: str, compression: Compression, alerts: Alerts, hold: Hold, at: Millis) -> Alerted:
-    """Tells that compression has made nothing for a held turn, and what it waits for."""
-    waits = awaited(compression, at)
-    said = f"{hold.turn} is held, and compression has made nothing for {spoken(at - moved(compression, hold))}: {waits}"
+def stuck(name: str, hold: Hold, since: Millis, stands: Status, alerts: Alerts, at: Millis) -> Alerted:
+    """Tells that compression has made nothing for a held turn since then, and what it waits for."""
+    said = f"{hold.turn} is held, and nothing was summarised for {spoken(at - since)}: {stands.told}"
     return Alerted("stuck", said, due(alerts, "stuck", at), turn=hold.turn, until=hold.until, agent=name)
-
-
-def awaited(compression: Compression, at: Millis) -> str:
-    """What compression waits for."""
-    given, failures = len(compression.quarantined), compression.pauses or compression.vain
-    if compression.open:
-        return f"it waits for {compression.open.model} to answer {compression.open.id}"
-    if compression.paused_until > at:
-        return f"it pauses until {clock(compression.paused_until)} after {failures} failures in a row"
-    if compression.passing is None and compression.next_at > at:
-        return f"its next pass begins at {clock(compression.next_at)}"
-    return f"{given} stretches are quarantined" if given else "it waits for what would kick it"
-
-
-def clock(at: Millis) -> str:
-    return datetime.fromtimestamp(at // 1_000, UTC).strftime("%H:%M:%SZ")
