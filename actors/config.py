@@ -44,6 +44,9 @@ UNUSED: dict[str, Any] = {
 SHORTEST_EXCERPT = 1_000
 """Characters that an excerpt has at least: beside the line that names what is left out there must be something."""
 
+LONGEST = 10**8
+"""Seconds that may be waited at the most: three years, which every clock can be told to wait."""
+
 CHECKED_ELSEWHERE = frozenset({"kind", "tools", "strategy", "inference_policy", "error_policy", "context"})
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
@@ -141,10 +144,9 @@ def check(config: AgentConfig) -> None:
     if config.over_budget_grace_ratio >= 1:
         raise InvalidSetting("over_budget_grace_ratio", config.over_budget_grace_ratio, "less than 1")
     check_budget(config.context_budget_tokens, config.max_tokens)
-    if not seconds(config.call_timeout) > 0:
-        raise InvalidSetting("call_timeout", config.call_timeout, "a call needs some time")
-    if config.hold_stall_after is not None and not seconds(config.hold_stall_after) > 0:
-        raise InvalidSetting("hold_stall_after", config.hold_stall_after, "more than no time at all")
+    for name, value in (("call_timeout", config.call_timeout), ("hold_stall_after", config.hold_stall_after)):
+        if value is not None and not 0 < seconds(value) <= LONGEST:
+            raise InvalidSetting(name, value, f"more than no time at all, and at most {LONGEST:,} s")
     for name, default in UNUSED.items():
         if getattr(config, name) != default:
             raise InvalidSetting(name, getattr(config, name), "not supported by this version")
@@ -259,7 +261,8 @@ def settings(config: AgentConfig, provider: str) -> Settings:
         "reader": read_result.spec,
         "reader_tokens": pricing.price_tools((read_result.spec,), config.encoding),
     }
-    return msgspec.structs.replace(Settings(name=config.name, model=config.model), **(own | changed))
+    made = msgspec.structs.replace(Settings(name=config.name, model=config.model), **(own | changed))
+    return msgspec.convert(msgspec.to_builtins(made), Settings)  # numbers of the types that they are read back as
 
 
 def named(callable: Any) -> str | None:

@@ -259,7 +259,8 @@ class Surface(ABC):
         """
         state = self._agent(agent)
         given = self._checked(state, changes)
-        return preview(self._ask(state.stream, Configure(given, immediate, allow_infeasible, by)).state)
+        said = Configure(given, immediate, allow_infeasible, text_or_none("by", by))
+        return preview(self._ask(state.stream, said).state)
 
     def preview(self, agent: str, **settings: Any) -> Plan | Refusal:
         """What the agent's next compile would give, had these settings been changed at once; nothing is committed.

@@ -93,7 +93,8 @@ class BudgetInfeasible(RewakeError):
     """The context does not fit the settings asked for, in tokens: it takes `tokens`, of which `mandatory` must stay.
 
     The budget would leave `room` (`bound` with grace), the window `window_room` (None without one); `binding` is the one
-    that is too small. `allow_infeasible=True` makes the cut all the same.
+    that is too small. `error` says why there is no plan at all, where that is so. `allow_infeasible=True` makes the cut all
+    the same.
     """
 
     agent: str
@@ -103,6 +104,7 @@ class BudgetInfeasible(RewakeError):
     window_room: int | None
     binding: str
     mandatory: int
+    error: str
 
     def __init__(
         self,
@@ -114,12 +116,13 @@ class BudgetInfeasible(RewakeError):
         window_room: int | None = None,
         binding: str = "budget",
         mandatory: int = 0,
+        error: str = "",
     ) -> None:
         left = f"the budget would leave room for {room:,} (at most {bound:,} with grace)"
         if binding == "window" and window_room is not None:
             left = f"the window would leave room for {window_room:,}"
         super().__init__(
-            f"{agent}: the context takes {tokens:,} tokens, {mandatory:,} of them must stay, {left}; "
+            f"{agent}: {error or f'the context takes {tokens:,} tokens, {mandatory:,} of them must stay, {left}'}; "
             "allow_infeasible=True makes the cut all the same",
             agent=agent,
             tokens=tokens,
@@ -128,6 +131,7 @@ class BudgetInfeasible(RewakeError):
             window_room=window_room,
             binding=binding,
             mandatory=mandatory,
+            error=error,
         )
 
 

@@ -6,12 +6,11 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Literal
 
 from msgspec import Struct
 
 from rewake.events import Overhead, Settings, Stretch, Tokens
-from rewake.events.context import Bound
+from rewake.events.context import Bound, RefusalWhy
 from rewake.projections import settings as live
 from rewake.projections.backlog import left, made_of, merge
 from rewake.projections.compression import Compression, Summary, head_end, standing, tail_start, units
@@ -88,10 +87,10 @@ class Refusal(Struct, frozen=True):
     """It does not fit: by how much, what must stay, and whether summaries that could still be made would help.
 
     `live_room` and `target_room` as in a Plan. `uncovered`: the plan loses the messages `missing`, which are neither shown
-    nor under a shown summary.
+    nor under a shown summary. `error` says what is wrong with a plan that can not be sent, or why there is no strategy.
     """
 
-    why: Literal["over_budget", "window_full", "uncovered"]
+    why: RefusalWhy
     tokens: Tokens
     bounds: Bounds
     mandatory: Tokens
@@ -99,6 +98,7 @@ class Refusal(Struct, frozen=True):
     compressible: bool
     demand: tuple[Stretch, ...] = ()
     missing: tuple[str, ...] = ()
+    error: str = ""
     live_room: Tokens | None = None
     target_room: Tokens | None = None
 

@@ -18,6 +18,8 @@ KINDS: frozenset[type[Event]] = frozenset({AgentStarted, AgentDisposed, SettingC
 DEFAULT_ROOM: Tokens = 96_000
 """The room of an agent without a budget."""
 
+DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+
 
 class AgentSettings(Struct, frozen=True):
     """`live` is what decisions read, `configured` what the last start asked for; `revision` the version of the last change.
@@ -71,8 +73,12 @@ def rows(state: AgentSettings) -> list[dict[str, Any]]:
 
 
 def changed(settings: Settings, name: str, value: Any) -> Settings:
-    """The settings with one field replaced, its value checked against the field's type."""
-    return msgspec.convert({**msgspec.to_builtins(settings), name: value}, Settings)
+    """The settings with one field replaced, its value checked against the field's type. A default is the default's own
+    object: equal settings are encoded alike, however they were come by.
+    """
+    found = msgspec.convert({**msgspec.to_builtins(settings), name: value}, Settings)
+    default = DEFAULTS.get(name)
+    return replace(found, **{name: default}) if default is not None and getattr(found, name) == default else found
 
 
 def offering(settings: Settings) -> Settings:

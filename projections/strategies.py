@@ -10,12 +10,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from rewake.events import InvalidPlan, InvalidSetting, Settings, Stretch, Work
+from rewake.events import MAX_EVENT_BYTES, InvalidPlan, InvalidSetting, Settings, Stretch, Work
 from rewake.projections import backlog
 from rewake.projections.checking import checked, taken
 from rewake.projections.compression import Compression, standing
@@ -25,6 +25,8 @@ from rewake.projections.plan import Bounds, Plan, Refusal, digest, plan, rounded
 from rewake.projections.pricing import scaled
 from rewake.projections.settings import AgentSettings
 from rewake.projections.window import Window
+
+P = TypeVar("P", Plan, Refusal)
 
 
 class Strategy(Protocol):
@@ -113,8 +115,8 @@ def asked(
         found = chosen.plan(conversation, summaries, settings, multiplier, within)
     except InvalidPlan:
         raise
-    except Exception as error:
-        raise InvalidPlan(name, f"it raised {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise InvalidPlan(name, f"it raised {spelled(error)}") from error
     if name not in BUILT_IN:
         found = own(name, found, within)
     if isinstance(found, Refusal):
@@ -125,15 +127,34 @@ def asked(
 def own(name: str, found: Any, within: Bounds) -> Plan | Refusal:
     """What a user's strategy gave, as it may be recorded: types as they should be, the figures of a plan are ours."""
     try:
-        if isinstance(found, Refusal):
-            return msgspec.convert(msgspec.to_builtins(replace(found, bounds=within)), Refusal)
+        if isinstance(found, Refusal) and found.why not in ("invalid_plan", "no_strategy"):
+            return writable(name, msgspec.convert(msgspec.to_builtins(replace(found, bounds=within)), Refusal))
         if isinstance(found, Plan):
             kept = msgspec.to_builtins((found.stretches, found.demand))
             stretches, demand = msgspec.convert(kept, tuple[tuple[Stretch, ...], tuple[Stretch, ...]])
-            return Plan(stretches, "", 0, within, 0, tuple(one for one in demand if one.level >= 0))
+            return writable(name, Plan(stretches, "", 0, within, 0, tuple(one for one in demand if one.level >= 0)))
     except (msgspec.ValidationError, TypeError, AttributeError) as error:
         raise InvalidPlan(name, f"its plan has what no plan has: {error}") from error
     raise InvalidPlan(name, f"it gave a {type(found).__name__}, neither a Plan nor a Refusal")
+
+
+def writable(name: str, found: P) -> P:
+    """What can be an event's. Raises InvalidPlan for what is too large for one, or no valid text."""
+    try:
+        size = len(msgspec.json.encode(found))
+    except UnicodeEncodeError as error:
+        raise InvalidPlan(name, f"its plan has a lone surrogate at {error.start}") from error
+    if size > MAX_EVENT_BYTES // 2:
+        raise InvalidPlan(name, f"its plan is {size:,} bytes long, at most {MAX_EVENT_BYTES // 2:,} are taken")
+    return found
+
+
+def spelled(error: BaseException) -> str:
+    """What was raised, whatever its own text does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def arranged(
@@ -174,7 +195,7 @@ def next_work(
     try:
         found = strategy(live.strategy).next_work(conversation, summaries, settings, demand)
         return found if found is not None and is_work(conversation, summaries, found) else None
-    except Exception:
+    except (Exception, SystemExit):
         return None
 
 

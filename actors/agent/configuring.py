@@ -74,6 +74,7 @@ def feasible(state: Agent, changes: dict[str, Any]) -> None:
         window_room=found.window_room,
         binding=found.bounds.binding,
         mandatory=found.mandatory,
+        error=found.error,
     )
 
 

@@ -37,7 +37,7 @@ def compile(state: Agent) -> list[Event]:
         if isinstance(found, Refusal) and (plan := regardless(state, beside, found)):
             found = plan
     except (InvalidPlan, InvalidSetting) as error:
-        return [unplanned(state, turn, beside, error)]
+        found = unplanned(state, beside, error)
     match found:
         case Plan() as plan:
             return [compiled(state, turn, plan, text)]
@@ -83,25 +83,18 @@ def refused(state: Agent, turn: Turn, refusal: Refusal) -> Refused:
         multiplier=meter(state.calibration, state.live).multiplier,
         demand=refusal.demand,
         missing=refusal.missing,
+        error=refusal.error,
     )
 
 
-def unplanned(state: Agent, turn: Turn, beside: Overhead, error: InvalidPlan | InvalidSetting) -> Refused:
+def unplanned(state: Agent, beside: Overhead, error: InvalidPlan | InvalidSetting) -> Refusal:
     """What is refused because the strategy gave nothing that can be sent, or is not here."""
     learned = meter(state.calibration, state.live)
     within = bounds(state.live, beside, learned.multiplier, learned.offsets.get(state.live.overhead_digest, 0.0))
-    return Refused(
-        turn.id,
-        turn.attempt,
-        "invalid_plan" if isinstance(error, InvalidPlan) else "no_strategy",
-        error.fields.get("tokens") or 0,
-        within.room,
-        state.live.encoding,
-        window_room=within.window_room,
-        overhead=beside,
-        multiplier=learned.multiplier,
-        error=str(error)[:MOST_SAID].encode(errors="replace").decode(),
-    )
+    why = "invalid_plan" if isinstance(error, InvalidPlan) else "no_strategy"
+    told = str(error)[:MOST_SAID].encode(errors="replace").decode()
+    tokens = error.fields.get("tokens")
+    return Refusal(why, tokens if isinstance(tokens, int) else 0, within, 0, 0, False, error=told)
 
 
 def overhead(state: Agent, turn: Turn | None, text: str = "") -> Overhead:

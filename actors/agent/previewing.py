@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.holding import next_start, over
 from rewake.actors.agent.pacing import BUDGET, step
-from rewake.actors.agent.planning import note, overhead
+from rewake.actors.agent.planning import note, overhead, unplanned
 from rewake.actors.agent.state import Agent, planned
 from rewake.actors.agent.waking import cue
-from rewake.events import Overhead
+from rewake.events import InvalidPlan, InvalidSetting, Overhead
 from rewake.projections import conversation, settings
 from rewake.projections.plan import Plan, Refusal
 from rewake.projections.pricing import count_tokens
@@ -29,8 +29,11 @@ def preview(state: Agent, changes: Mapping[str, Any] = {}) -> Plan | Refusal:
     asked = changed(state.settings, state, changes)
     trial = replace(state, settings=asked, conversation=at_boundary(state))
     beside = coming(trial)
-    made = step(trial, beside)
-    found = made.plan if made else planned(trial, beside)
+    try:
+        made = step(trial, beside)
+        found = made.plan if made else planned(trial, beside)
+    except (InvalidPlan, InvalidSetting) as error:
+        found = unplanned(trial, beside, error)
     wanted = trial.live if asked.target is None else replace(trial.live, context_budget_tokens=asked.target)
     return replace(found, live_room=settings.room(state.live), target_room=settings.room(wanted))
 

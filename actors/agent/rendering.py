@@ -55,11 +55,14 @@ def with_injection(system: str, injected: str) -> str:
 
 
 def cue(state: Agent, turn: Turn) -> tuple[str, Tokens]:
-    """The request-only user line that the request ends on, and its price: when it would end on the agent's own words."""
+    """The request-only user line that the request ends on, and its price: when it would end on the agent's own words, or
+    the turn has nothing of its own to show, what it answers having been read by a turn before.
+    """
     if turn.cue and turn.opening:
         return turn.cue, turn.cue_tokens
     last = next((one for one in reversed(state.conversation.messages) if one.said), None)
-    if last is not None and last.role != "assistant":
+    new = state.conversation.newest < len(state.conversation.messages)
+    if new and last is not None and last.role != "assistant":
         return "", 0
     return CONTINUE, count_tokens(CONTINUE, state.live.encoding)
 

@@ -118,6 +118,34 @@ class Raises(Wrong):
         raise ValueError(f"{len(conversation.messages)} messages are too many \ud800")
 
 
+class Exits(Wrong):
+    def wrong(self, conversation: Conversation, found: Plan) -> Any:
+        raise SystemExit(3)
+
+    def next_work(self, *said: Any) -> Any:
+        raise SystemExit(3)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class RaisesUnspeakably(Wrong):
+    def wrong(self, conversation: Conversation, found: Plan) -> Any:
+        raise Unspeakable
+
+
+class DemandsNoText(Wrong):
+    def wrong(self, conversation: Conversation, found: Plan) -> Any:
+        return replace(found, demand=(Stretch(0, "\ud800", "\ud800"),))
+
+
+class DemandsTooMuch(Wrong):
+    def wrong(self, conversation: Conversation, found: Plan) -> Any:
+        return replace(found, demand=(Stretch(0, "x" * 100_000, "y"),) * 100)
+
+
 class ShowsTwice(Wrong):
     def wrong(self, conversation: Conversation, found: Plan) -> Any:
         return replace(found, stretches=found.stretches * 2)

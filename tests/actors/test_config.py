@@ -45,7 +45,7 @@ def look(what: str) -> str:
         ("tools", [print], "decorate"),
         ("tools", [look, look], "two tools"),
         ("call_timeout", "x", "seconds"),
-        ("call_timeout", timedelta(0), "some time"),
+        ("call_timeout", timedelta(0), "more than no time"),
         ("inference_policy", 3, "not callable"),
         ("error_policy", 3, "not an ErrorPolicy"),
         ("context", "print", "not callable"),

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tenacity import stop_after_attempt, wait_none
 
+from rewake.actors import BudgetInfeasible, Context, InvalidContent, InvalidSetting
 from rewake.actors.config import AgentConfig
 from rewake.actors.policy import ErrorPolicy
 from rewake.actors.providers import ScriptedProvider, auth, limit, reply, slow
+from rewake.projections.plan import Refusal
 from tests.actors.conftest import Simulate
+from tests.actors.strategies import DemandsNoText, DemandsTooMuch, Exits, RaisesUnspeakably
+from tests.actors.worlds import actors, living, restarted
 
 
 class AtOnce(ErrorPolicy):
@@ -100,3 +105,80 @@ def test_a_changed_configuration_is_taken_in_as_one(simulate: Simulate):
     assert sim.kinds("ada").count("hold_looked") == looks
     sim.run()
     assert sim.reply_to(receipt) is not None
+
+
+def test_a_turn_whose_message_was_read_by_the_turn_before_has_a_request_all_the_same(simulate: Simulate):
+    """The second message came while the first turn was prepared, and that turn failed; a window shows nothing of it."""
+
+    async def context(turn: Any) -> Context:
+        await asyncio.sleep(5)
+        return Context()
+
+    script = [auth(), reply("here")]
+    sim = simulate(script, strategy="window", context=context, context_budget_tokens=110, max_tokens=100)
+    sim.push("ada", "word " * 100)
+    second = sim.push("ada", "word " * 100)
+    sim.run_until_idle()
+    assert sim.result(second, 0).text == "here"
+    assert [message.role for message in sim.provider.requests[-1].messages] == ["user"]
+
+
+WRONG = [Exits, RaisesUnspeakably, DemandsNoText, DemandsTooMuch]
+
+
+@pytest.mark.parametrize("strategy", WRONG)
+def test_a_strategy_that_gives_what_no_event_can_have_or_exits_fails_its_turn_alone(
+    simulate: Simulate, strategy: type[Any]
+):
+    sim = simulate(strategy=strategy)
+    receipt = sim.push("ada", "hello")
+    sim.run_until_idle()
+    found = sim.result(receipt, 0)
+    assert found.state == "exhausted"
+    assert found.why.startswith("invalid_plan")
+    assert "actor_failed" not in sim.kinds()
+
+
+@pytest.mark.parametrize("strategy", WRONG)
+def test_a_change_and_a_preview_tell_of_a_strategy_that_fails(simulate: Simulate, strategy: type[Any]):
+    """As a refusal, like the compile; the change is made, but for a cut that is to be feasible."""
+    sim = simulate(strategy=strategy, context_budget_tokens=10_000)
+    sim.push("ada", "hello", wake=False)
+    for budget, immediate in ((20_000, False), (30_000, True), (9_000, False)):
+        found = sim.configure("ada", context_budget_tokens=budget, immediate=immediate)
+        assert isinstance(found, Refusal)
+        assert (found.why, found.target_room) == ("invalid_plan", budget - 4_096)
+        assert strategy.__name__ in found.error
+    assert sim.preview("ada") == found
+    head = sim.log.head()
+    with pytest.raises(BudgetInfeasible, match=strategy.__name__):
+        sim.configure("ada", context_budget_tokens=8_000, immediate=True)
+    assert sim.log.head() == head
+
+
+def test_who_changes_a_setting_is_a_text(simulate: Simulate):
+    """Anything else was recorded, and the log could not be read again."""
+    sim = simulate()
+    head = sim.log.head()
+    for who in (5, "\ud800"):
+        with pytest.raises(InvalidContent):
+            sim.configure("ada", max_tokens=50, by=who)  # pyright: ignore[reportArgumentType]
+    assert sim.log.head() == head
+
+
+@pytest.mark.parametrize("name", ["call_timeout", "hold_stall_after"])
+@pytest.mark.parametrize("wait", [float("inf"), 1e300, float("nan"), 0])
+def test_a_wait_is_one_that_a_clock_can_be_told(name: str, wait: float):
+    waits: Any = {name: wait}
+    with pytest.raises(InvalidSetting, match=name):
+        AgentConfig(name="ada", model="m", **waits)
+
+
+def test_equal_settings_have_equal_digests_however_they_were_come_by(simulate: Simulate):
+    """A whole number for a ratio; a default that was set again."""
+    sim = simulate(strategy="window", over_budget_grace_ratio=0)
+    sim.crash()
+    sim.restart(agents=[AgentConfig(name="ada", model="m", over_budget_grace_ratio=0)])
+    live, behaviours = living(sim), actors(sim)
+    sim.crash()
+    assert restarted(behaviours, sim.log) == live
