@@ -33,8 +33,9 @@ def read_result(context: ToolContext, result: str, start: int = 0, length: int |
     how many, where fewer than fit are wanted.
     """
     whole = recorded(context, result)
+    wanted = "" if length is None else f", {length} of them"
     if not 0 <= start < max(1, len(whole)) or (length is not None and length < 1):
-        raise IndexError(f"{result} has {len(whole)} characters, from 0 on: there are no {length or ''} at {start}")
+        raise IndexError(f"{result} has {len(whole)} characters, from 0 on: there are none at {start}{wanted}")
     most = context.runtime.state("settings", context.agent).live.result_excerpt_chars
     fits = most - len(heading(result, len(whole), len(whole), len(whole)))
     stop = min(len(whole), start + min(fits, length or fits))
@@ -48,7 +49,7 @@ def heading(id: str, start: int, stop: int, length: int) -> str:
 def recorded(context: ToolContext, id: str) -> str:
     """The whole of a result of this agent's, from the log. Raises LookupError."""
     call = id.removeprefix(f"{context.agent}/call/").partition("/")[0]
-    if id.startswith(f"{context.agent}/call/") and call.isdecimal():
+    if id.startswith(f"{context.agent}/call/") and call.isdecimal() and len(call) < 19:
         stream = f"agent/{context.agent}"
         for one in context.runtime.log.read(stream=stream, kinds=["tool_returned"], after_version=int(call)):
             if isinstance(one.event, ToolReturned) and one.event.tool_call == id:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from tenacity import stop_after_attempt, wait_none
 from rewake.actors import BudgetInfeasible, Context, InvalidContent, InvalidSetting
 from rewake.actors.config import AgentConfig
 from rewake.actors.policy import ErrorPolicy
-from rewake.actors.providers import ScriptedProvider, auth, limit, reply, slow
+from rewake.actors.providers import ScriptedProvider, auth, call_tool, limit, reply, slow
+from rewake.actors.tools import tool
+from rewake.events import ToolReturned
 from rewake.projections.plan import Refusal
 from tests.actors.conftest import Simulate
 from tests.actors.strategies import DemandsNoText, DemandsTooMuch, Exits, RaisesUnspeakably
@@ -182,3 +185,21 @@ def test_equal_settings_have_equal_digests_however_they_were_come_by(simulate: S
     live, behaviours = living(sim), actors(sim)
     sim.crash()
     assert restarted(behaviours, sim.log) == live
+
+
+@tool
+def dump() -> str:
+    """More than an excerpt shows."""
+    return "word " * 1_000
+
+
+@pytest.mark.parametrize("digits", [19, 40, 5_000])
+def test_a_result_of_an_impossible_id_is_not_there(simulate: Simulate, tmp_path: Path, digits: int):
+    """SQLite has no such number, Python reads none of that many digits: the model is told what it is told of any other."""
+    asked = call_tool("read_result", {"result": f"ada/call/{'9' * digits}/0"})
+    script = [call_tool("dump"), asked, reply("done")]
+    sim = simulate(script, tools=[dump], log=str(tmp_path / "log.db"), result_excerpt_chars=1_000)
+    sim.push("ada", "hello")
+    sim.run_until_idle()
+    returned = [one.event for one in sim.events("ada") if isinstance(one.event, ToolReturned)]
+    assert returned[-1].result.startswith("LookupError: ada has no tool result")
