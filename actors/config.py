@@ -55,6 +55,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 class AgentConfig(Struct, frozen=True, kw_only=True):
     """An agent's configuration. Sizes are tokens of `encoding`; `call_timeout` and `hold_stall_after` are seconds.
 
+    `call_timeout` is what a provider's answer may take, and what `inference_policy` and `context` have for theirs.
+
     Without `context_budget_tokens` the conversation has 96,000 tokens of room, the reply on top. `strategy` is
     `autobiographical`, `window`, or one's own: a class, or `module:name` (see `rewake.projections.strategies`). Raises
     InvalidSetting with the name, the value and why.

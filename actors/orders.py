@@ -59,7 +59,7 @@ class RunTool:
 class Ask:
     """Ask the agent's own callables about this start of a turn; `wakes` are what it would answer.
 
-    What they give is priced in `encoding`, behind the system prompt.
+    What they give is priced in `encoding`, behind the system prompt. They have `timeout` seconds, None: for ever.
     """
 
     agent: str
@@ -70,3 +70,4 @@ class Ask:
     trigger: str = ""
     system: str = field(default="", repr=False)
     encoding: str = ""
+    timeout: float | None = None

@@ -210,16 +210,22 @@ class Ports:
         self.deliver(stream, Returned(order.tool_call, outcome.result, outcome.is_error, outcome.ends_turn))
 
     async def ask(self, stream: str, order: Ask) -> None:
-        """What the inference policy and, once admitted, `context=` say; one that raises is a failure of the start."""
+        """What the inference policy and, once admitted, `context=` say; one that raises, or has not answered in time, is
+        a failure of the start.
+        """
         INSIDE.set(order.agent)
+        limit = asyncio.timeout(order.timeout)
         try:
-            prepared = await self.prepared(order, self.equipment.get(order.agent, Equipment()))
+            async with limit:
+                prepared = await self.prepared(order, self.equipment.get(order.agent, Equipment()))
         except GeneratorExit:
             raise
         except BaseException as raised:
             if isinstance(raised, asyncio.CancelledError) and cancelled():
                 raise
-            prepared = Prepared(order.turn, order.attempt, True, failure_of(raised))
+            late = isinstance(raised, TimeoutError) and limit.expired()
+            said = f"the agent's own callables gave no answer within {order.timeout:g} s" if late else ""
+            prepared = Prepared(order.turn, order.attempt, True, failure_of(ProviderTimeout(said) if late else raised))
         self.deliver(stream, prepared)
 
     async def prepared(self, order: Ask, equipment: Equipment) -> Prepared:

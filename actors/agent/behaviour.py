@@ -259,7 +259,17 @@ def turn_orders(state: Agent, turn: Turn, sayings: Sayings | None = None) -> Map
         return {("retry", turn.id, turn.attempt, turn.failures, turn.retry.at): Timer(turn.retry.at)}
     if turn.stage == "starting" and asks(state):
         wakes = mine(state, turn.wakes)
-        ask = Ask(state.name, turn.id, turn.attempt, wakes, turn.channel, turn.trigger, live.system, live.encoding)
+        ask = Ask(
+            state.name,
+            turn.id,
+            turn.attempt,
+            wakes,
+            turn.channel,
+            turn.trigger,
+            live.system,
+            live.encoding,
+            live.call_timeout_ms / 1_000,
+        )
         return {("ask", turn.id, turn.attempt, turn.failures): ask}
     return {("tool", one.id): RunTool(state.name, turn.id, one.id, one.name, one.arguments) for one in open_tools(turn)}
 

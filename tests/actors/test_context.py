@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -236,3 +237,19 @@ def test_a_prefill_that_nothing_follows_is_the_answer(simulate: Simulate):
     sim.run_until_idle()
     assert sim.reply_to(receipt) == "No."
     assert [one.blocks for one in all_of(sim, MessageAdded)][-1] == (Text("No."),)
+
+
+def test_a_context_that_never_comes_is_a_failure_of_the_start(simulate: Simulate):
+    """A turn whose start waited for it for ever would silently never come."""
+
+    async def never(turn: StartingTurn) -> Context:
+        await asyncio.Event().wait()
+        return Context()
+
+    sim = simulate([reply("unreached")], context=never, call_timeout=20)
+    receipt = sim.push("ada", "hello")
+    sim.run_until_idle(timeout=600)
+    failures = [prepared.error for prepared in all_of(sim, TurnPrepared)]
+    assert [failure.kind for failure in failures] == ["timeout"] * 4
+    assert "20 s" in failures[0].message
+    assert sim.result(receipt, 0).state == "exhausted"
