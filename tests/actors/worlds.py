@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
 from collections import Counter
@@ -20,38 +21,47 @@ from rewake.events import Log, RewakeError
 from rewake.projections.fold import PROJECTIONS, STREAMS
 from rewake.projections.fold import fold as folded_offline
 
-NAMES = ("ada", "bob", "bob", "eve")
+NAMES = ("ada", "bob", "bob", "eve", "eve")
 KINDS = ("wake", "inference_requested", "inference_completed", "tool_called", "held", "compressed", "hold_ended", "*")
 
 
 @tool(idempotent=True)
 def look(what: str) -> str:
-    """Look something up."""
-    return f"found {what}"
+    """Look something up: the second of a round finds a lot."""
+    return f"found {what} " * (80 if what == "1" else 1)
 
 
 @tool
 async def send(what: str) -> str:
-    """Send something."""
+    """Send something: the first of a round takes its time."""
+    if what == "0":
+        await asyncio.sleep(20)
     return f"sent {what}"
 
 
 def configs() -> list[AgentConfig]:
     """One with tools, one that hardly fits its budget, one with a policy to ask."""
-    small: Any = {"context_budget_tokens": 700, "max_tokens": 100, "recent_window_tokens": 100}
+    small: Any = {"max_tokens": 100, "recent_window_tokens": 100, "target_chunk_tokens": 120}
     return [
-        AgentConfig(name="ada", model="m", tools=(look, send)),
-        AgentConfig(name="bob", model="m", target_chunk_tokens=120, **small),
-        AgentConfig(name="eve", model="m", inference_policy=willing, tools=(send,)),
+        AgentConfig(name="ada", model="m", tools=(look, send), max_rounds=1),
+        AgentConfig(name="bob", model="m", tools=(look,), context_budget_tokens=600, **small),
+        AgentConfig(
+            name="eve", model="m", inference_policy=willing, tools=(look, send), context_budget_tokens=600, **small
+        ),
     ]
 
 
 async def willing(agent: str, wakes: Any) -> bool:
+    """Not where two ask; one in six it can not tell of."""
+    if int(wakes[0].id.rpartition("/")[2]) % 6 == 0:
+        raise KeyError(wakes[0].id)
     return len(wakes) != 2
 
 
 def answers(seed: int) -> ScriptedProvider:
-    """The same request has the same answer, but for a limit or an overload that one in six meets once or twice before."""
+    """The same request has the same answer, but for a limit or an overload that one in six meets once or twice before.
+    In one life of eight no summary is ever made.
+    """
     asked = Counter[str]()
 
     def limits(request: Any) -> Any:
@@ -77,13 +87,16 @@ def answers(seed: int) -> ScriptedProvider:
                 return drop(after="I was")
             case 2:
                 return slow(reply("late"), seconds=chance.randint(1, 90))
-            case 3 | 4 | 5 if tools:
+            case 3 | 4 | 5 | 6 if tools:
                 names = [chance.choice(tools) for _ in range(chance.randint(1, 3))]
                 return [call_tool(name, {"what": str(number)}) for number, name in enumerate(names)]
             case _:
                 return reply("well " * chance.randint(1, 40))
 
-    return ScriptedProvider(script, summarize=lambda request: limits(request) or extract(request))
+    def summarize(request: Any) -> Any:
+        return limits(request) or (server_error() if seed % 8 == 7 else extract(request))
+
+    return ScriptedProvider(script, summarize=summarize)
 
 
 def begun(seed: int, log: Any = None) -> Simulation:
@@ -106,10 +119,10 @@ def lived(seed: int, acts: int = 20, log: Any = None) -> Simulation:
 
 def act(sim: Simulation, chance: random.Random) -> None:
     name = chance.choice(NAMES)
-    match chance.randint(0, 15):
+    match chance.randint(0, 18):
         case 0 | 1 | 2 | 3:
             sim.push(
-                name, "word " * chance.randint(1, 90 if name == "ada" else 300), channel=chance.choice(["a", "b", None])
+                name, "word " * chance.randint(1, 90 if name == "ada" else 400), channel=chance.choice(["a", "b", None])
             )
         case 4:
             sim.wake(name, "tick", dedupe_key=chance.choice(["one", "two", None]))
@@ -127,7 +140,10 @@ def act(sim: Simulation, chance: random.Random) -> None:
             chance.choice([sim.crash, sim.stop, lambda: sim.crash(torn=True)])()
         case 11:
             with suppress(RewakeError):
-                sim.configure(name, max_tokens=chance.randint(50, 120))
+                changes = chance.choice(
+                    [{"max_tokens": 80}, {"context_budget_tokens": chance.choice([400, 700, 1_000])}]
+                )
+                sim.configure(name, immediate=True, allow_infeasible=chance.random() < 0.8, **changes)
         case 12:
             with suppress(RewakeError):
                 sim.abort(name, reason="enough")
@@ -136,6 +152,12 @@ def act(sim: Simulation, chance: random.Random) -> None:
                 sim.cancel(name, drop=chance.choice(["machine", "all"]))
         case 14:
             come_and_go(sim, chance)
+        case 15 | 16 | 17:
+            for one in sim.health().agents:
+                with suppress(RewakeError):
+                    if one.state in ("held", "retrying"):
+                        sim.configure(one.agent, context_budget_tokens=5_000, immediate=True)
+            sim.advance(seconds=5)
         case _:
             config = AgentConfig(name="run", model="m", tools=(look,))
             with suppress(RewakeError):
