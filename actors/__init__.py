@@ -2,6 +2,7 @@
 
 from rewake.actors.config import AgentConfig, RuntimeOptions
 from rewake.actors.contents import Context, StartingTurn
+from rewake.actors.owing import Owed
 from rewake.actors.policy import ErrorPolicy
 from rewake.actors.redecide import Difference, redecide
 from rewake.actors.reports import (
@@ -10,7 +11,6 @@ from rewake.actors.reports import (
     CancelReport,
     Health,
     IdleReport,
-    Owed,
     Receipt,
     Result,
     StopReport,

@@ -30,8 +30,9 @@ from rewake.actors.incarnation import Answer, Asked
 from rewake.actors.inside import in_daemon_thread
 from rewake.actors.journal import Journal
 from rewake.actors.operating import Operated
+from rewake.actors.owing import owed
 from rewake.actors.ports import Ports
-from rewake.actors.reports import Alert, StopReport, owed
+from rewake.actors.reports import Alert, StopReport
 from rewake.actors.shell import Shell
 from rewake.actors.snapshots import Unpacking
 from rewake.actors.surface import Duration
@@ -134,7 +135,8 @@ class Engine(Operated):
         pause = round(options.maintenance_interval * 1_000)
         host, *others = self._shells.values()
         host.restart()
-        self._ask("host", Opened(VERSION, self._epoch, options.max_in_flight, pause, waits(options)))
+        there = tuple(all_providers(self.providers))
+        self._ask("host", Opened(VERSION, self._epoch, options.max_in_flight, pause, waits(options), there))
         for shell in others:
             shell.restart()
         waiting = [

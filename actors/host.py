@@ -22,6 +22,7 @@ class Opened(Command, frozen=True):
     max_in_flight: int
     maintenance_ms: Millis
     waits: Waits = Waits()
+    providers: tuple[str, ...] = ()
 
 
 class Closing(Command, frozen=True):
@@ -55,8 +56,8 @@ def host() -> Behaviour[Host]:
 
 def accept(state: Host, command: Command) -> Sequence[Event]:
     match command:
-        case Opened(version, epoch, in_flight, maintenance, waits):
-            return [HostStarted(version, epoch, in_flight, maintenance, waits)]
+        case Opened(version, epoch, in_flight, maintenance, waits, providers):
+            return [HostStarted(version, epoch, in_flight, maintenance, waits, providers)]
         case Closing(pending):
             return [HostStopped(pending)]
         case Raised(stream, error, on, said, again):

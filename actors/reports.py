@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -11,18 +10,15 @@ from msgspec.structs import replace
 from rewake.actors.agent.state import Agent
 from rewake.actors.drain import Drain, standing
 from rewake.actors.gate import Gate
-from rewake.events import Millis, ProviderHeld, Quarantined, Refused, Tokens
+from rewake.actors.owing import State, gated_why, held_why, opens_at, owed_of
+from rewake.events import Millis, Quarantined, Refused, Tokens
 from rewake.projections.calibration import meter
 from rewake.projections.conversation import reply
-from rewake.projections.gates import next_at
-from rewake.projections.holds import Hold
 from rewake.projections.progress import given_up
 from rewake.projections.wakes import Pending
 
 LATE_MS: Millis = 30_000
 """How long a wake waits before it is reported."""
-
-State = Literal["owed", "held", "gated", "completed", "declined", "exhausted", "aborted", "withdrawn"]
 
 
 class Receipt(Struct, frozen=True):
@@ -45,17 +41,6 @@ class Result(Struct, frozen=True):
     @property
     def ended(self) -> bool:
         return self.state not in ("owed", "held", "gated")
-
-
-class Owed(Struct, frozen=True):
-    """A wake that has not ended: what it waits for, since when, and when something happens next, where that is known."""
-
-    wake: str
-    agent: str
-    state: State
-    why: str
-    since: Millis
-    next_at: Millis | None = None
 
 
 class IdleReport(Struct, frozen=True):
@@ -204,53 +189,6 @@ def outcome(state: Agent, wake: str, drain: Drain | None = None) -> Result | Non
             told = owed_of(state, pending, drain)
             return Result(told.state, None, pending.turn, told.why, told.next_at)
     return None
-
-
-def owed(state: Agent, drain: Drain | None = None) -> Iterator[Owed]:
-    """Every wake of an agent that has not ended; with its drain's state, what a held one waits for there."""
-    return (owed_of(state, pending, drain) for pending in state.wakes.owed)
-
-
-def owed_of(state: Agent, pending: Pending, drain: Drain | None = None) -> Owed:
-    hold, turn = state.holds.waiting, state.turns.running
-    if hold and pending.turn in (None, hold.turn):
-        return Owed(pending.id, state.name, "held", held_why(hold, drain), hold.since, hold.until)
-    gated = state.holds.gated
-    if gated and pending.turn in (None, gated.turn):
-        opens = opens_at(state, gated.provider, gated.model)
-        return Owed(pending.id, state.name, "gated", gated_why(gated), gated.since, opens)
-    if turn and pending.id in turn.wakes:
-        if turn.retry:
-            error = turn.retry.error
-            why = f"{turn.id} tries again after {error.kind}: {error.message}"
-            return Owed(pending.id, state.name, "owed", why, pending.at, turn.retry.at)
-        return Owed(pending.id, state.name, "owed", f"{turn.id} is {turn.stage}", pending.at)
-    if turn:
-        return Owed(pending.id, state.name, "owed", f"waits for the end of {turn.id}", pending.at)
-    if state.host.quiesced:
-        return Owed(pending.id, state.name, "gated", "the host is quiesced", pending.at)
-    return Owed(pending.id, state.name, "owed", "its turn is about to start", pending.at)
-
-
-def held_why(hold: Hold, drain: Drain | None = None) -> str:
-    refusal = hold.refusal
-    if refusal.why == "uncovered":
-        return f"{hold.turn} waits for compression: its plan loses {len(refusal.missing):,} messages"
-    room = refusal.window_room if refusal.binding == "window" else refusal.room
-    why = f"{hold.turn} waits for compression: {refusal.tokens:,} tokens against {room:,}"
-    return f"{why}; {standing(drain).told}" if drain else why
-
-
-def gated_why(gated: ProviderHeld) -> str:
-    if gated.why == "quiesced":
-        return f"{gated.turn} waits: the host is quiesced"
-    return f"{gated.turn} waits for {gated.provider}, {gated.model}: {gated.why}"
-
-
-def opens_at(state: Agent, provider: str, model: str) -> Millis | None:
-    """When the gate opens for a model, where that is known."""
-    gate = state.gates.get(provider)
-    return next_at(gate, model) if gate else None
 
 
 def agent_health(

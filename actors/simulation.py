@@ -174,7 +174,8 @@ class Simulation(Operated):
         first, *others = self._behaviours()
         scheduler.join(first)
         pause = round(options.maintenance_interval * 1_000)
-        self._ask("host", Opened(VERSION, epoch, options.max_in_flight, pause, waits(options)))
+        there = tuple(all_providers(self.providers))
+        self._ask("host", Opened(VERSION, epoch, options.max_in_flight, pause, waits(options), there))
         for behaviour in others:
             scheduler.join(behaviour)
         for cell in list(scheduler.cells.values()):

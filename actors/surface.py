@@ -10,6 +10,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from rewake.actors.agent.commands import Configure, Push, ReleaseQuarantine, Rouse
 from rewake.actors.agent.ending import DISPOSED
 from rewake.actors.agent.previewing import preview
@@ -30,11 +32,11 @@ from rewake.actors.contents import Content, blocks_of, text_or_none
 from rewake.actors.drain import Drain
 from rewake.actors.gate import ReleaseWait
 from rewake.actors.incarnation import Answer
+from rewake.actors.owing import Owed, owed
 from rewake.actors.reports import (
     Alert,
     Health,
     IdleReport,
-    Owed,
     Receipt,
     Result,
     WaitsReleased,
@@ -42,7 +44,6 @@ from rewake.actors.reports import (
     drain_health,
     gate_health,
     outcome,
-    owed,
 )
 from rewake.events import (
     GateOpened,
@@ -66,6 +67,7 @@ from rewake.projections.turns import absent
 from rewake.projections.wakes import ending, known
 
 T = TypeVar("T")
+A = TypeVar("A", Agent, Drain)
 
 Duration = float | timedelta | None
 """Seconds, a timedelta, or None: for ever."""
@@ -196,7 +198,7 @@ class Surface(ABC):
         raise NoWake(f"there is no wake {wake}")
 
     def _outcome(self, wake: str) -> Result:
-        state = self._known(wake.partition("/")[0])
+        state = self._seen(self._known(wake.partition("/")[0]))
         return outcome(state, wake, self._drain(state.name)) or self._older(state, wake)
 
     def _older(self, state: Agent, wake: str) -> Result:
@@ -219,9 +221,9 @@ class Surface(ABC):
         raise NoWake(f"there is no wake {wake}")
 
     def owed(self, agent: str | None = None) -> list[Owed]:
-        """Every wake that has not ended: its state, why, since when, and its next time."""
+        """Every wake that has not ended: its state, why, since when, its next time, and what ends the wait."""
         states = [self._known(agent)] if agent else self._agents()
-        return [one for state in states for one in owed(state, self._drain(state.name))]
+        return [one for state in states for one in owed(self._seen(state), self._drain(state.name))]
 
     def run_until_idle(self, timeout: Duration = None) -> IdleReport:
         """Wait until nothing runs and nothing can; retries and the compression that a hold waits for are waited for.
@@ -317,9 +319,11 @@ class Surface(ABC):
     def health(self) -> Health:
         """What every agent, gate and drain does now, and what it waits for."""
         gates = tuple(gate_health(state) for state in self._states("gate/*").values())
-        drains = tuple(drain_health(state) for state in self._states("drain/*").values())
+        drains = tuple(drain_health(self._seen(state)) for state in self._states("drain/*").values())
         now, configs = self._now(), self._configs
-        agents = tuple(agent_health(one, self._drain(one.name), now, one.name in configs) for one in self._agents())
+        agents = tuple(
+            agent_health(self._seen(one), self._drain(one.name), now, one.name in configs) for one in self._agents()
+        )
         return Health(agents, gates, drains, self._alerts())
 
     def tail(
@@ -360,7 +364,12 @@ class Surface(ABC):
         return list(self._states("agent/*").values())
 
     def _drain(self, name: str) -> Drain | None:
-        return self._states(f"drain/{name}").get(f"drain/{name}")
+        found = self._states(f"drain/{name}").get(f"drain/{name}")
+        return found and self._seen(found)
+
+    def _seen(self, state: A) -> A:
+        """A state with what the host says by now: an actor that idles, or is parked, has not taken that in."""
+        return replace(state, host=self._states("host")["host"])
 
     def _idle(self, until: Millis | None = None) -> bool:
         return not self._busy(until)

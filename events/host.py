@@ -22,7 +22,7 @@ class Waits(Struct, frozen=True, omit_defaults=True, gc=False):
 class HostStarted(Event, frozen=True, tag="host_started"):
     """A process opened the log to write; `epoch` is higher than any before.
 
-    The options are those that decisions read.
+    The options are those that decisions read; `providers` are the names of those that the process has.
     """
 
     version: str
@@ -30,6 +30,7 @@ class HostStarted(Event, frozen=True, tag="host_started"):
     max_in_flight: int = 8
     maintenance_ms: Millis = 5_000
     waits: Waits = Waits()
+    providers: tuple[str, ...] = ()
 
 
 class HostStopped(Event, frozen=True, tag="host_stopped"):

@@ -35,7 +35,7 @@ class Trouble(Struct, frozen=True):
 
 
 class Host(Struct, frozen=True):
-    """`options` as the running process has them; `parked` actors take nothing until the next start.
+    """`options` and `providers` as the running process has them; `parked` actors take nothing until the next start.
 
     `moved`: the version of the stream at which the host last quiesced or resumed.
     """
@@ -52,6 +52,7 @@ class Host(Struct, frozen=True):
     reason: str = ""
     troubles: Map[str, Trouble] = Map()
     parked: Map[str, str] = Map()
+    providers: tuple[str, ...] = ()
 
 
 def initial() -> Host:
@@ -60,9 +61,9 @@ def initial() -> Host:
 
 def evolve(state: Host, recorded: Recorded) -> Host:
     match recorded.event:
-        case HostStarted(version, epoch, in_flight, maintenance, waits):
+        case HostStarted(version, epoch, in_flight, maintenance, waits, providers):
             fresh = Host(epoch, version, True, recorded.at, in_flight, maintenance, waits, state.moved)
-            return replace(fresh, quiesced=state.quiesced, reason=state.reason)
+            return replace(fresh, quiesced=state.quiesced, reason=state.reason, providers=providers)
         case HostStopped():
             return replace(state, running=False)
         case Quiesced(reason):

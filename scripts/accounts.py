@@ -11,7 +11,8 @@ from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Behaviour, Position, fold
 from rewake.actors.drain import Drain, drain
 from rewake.actors.incarnation import followed
-from rewake.actors.reports import Owed, agent_health, owed, told
+from rewake.actors.owing import Owed, owed
+from rewake.actors.reports import agent_health, told
 from rewake.events import Log, Millis, Quarantined, Recorded
 from rewake.projections.fold import PROJECTIONS, find, streams_of
 from rewake.projections.progress import given_up
@@ -63,7 +64,7 @@ def quarantined_in(log: Log, names: Iterable[str], until: int | None = None) -> 
         state = drain_of(log, name, until) if since else None
         for given in given_up(state.conversation, state.compression) if state else ():
             row = {"wake": None, "agent": name, "state": "quarantined", "why": told(given)}
-            yield row | {"since": since[given.work.digest], "next_at": None}
+            yield row | {"since": since[given.work.digest], "next_at": None, "ends": "release_quarantine"}
 
 
 def described(state: Agent, drain: Drain | None = None) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from rewake.actors.agent import agent
 from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Position, fold
 from rewake.actors.incarnation import followed
+from rewake.actors.owing import Owed, owed
 from rewake.actors.redecide import consumed
-from rewake.actors.reports import Owed, owed
 from rewake.events import Compiled, Event, Log, MessageAdded, Millis, Recorded, Text, TurnStarted, Wake, WakeWithdrawn
 from rewake.events.turns import TurnEnd
 from rewake.projections.wakes import ending
@@ -34,7 +34,9 @@ class Step(Struct, frozen=True, omit_defaults=True):
 
 
 class TurnStory(Struct, frozen=True):
-    """A turn from its start on. `state` is how it ended, or what it does now, `why` what it waits for, until `next_at`."""
+    """A turn from its start on. `state` is how it ended, or what it does now, `why` what it waits for, until `next_at`,
+    and what `ends` the wait.
+    """
 
     id: str
     wakes: tuple[str, ...]
@@ -43,6 +45,7 @@ class TurnStory(Struct, frozen=True):
     since: Millis
     next_at: Millis | None
     steps: tuple[Step, ...]
+    ends: str = ""
 
 
 class WakeStory(Struct, frozen=True):
@@ -62,6 +65,7 @@ class WakeStory(Struct, frozen=True):
     state: str
     why: str
     next_at: Millis | None
+    ends: str = ""
 
 
 class Story(Struct, frozen=True):
@@ -209,9 +213,11 @@ def standing(life: Life, now: Owed, state: Agent) -> None:
     if hold and now.wake in hold.wakes:
         taken(life, now.wake, hold.turn)
     if now.wake in life.wakes:
-        life.wakes[now.wake] = replace(life.wakes[now.wake], state=now.state, why=now.why, next_at=now.next_at)
+        wake = life.wakes[now.wake]
+        life.wakes[now.wake] = replace(wake, state=now.state, why=now.why, next_at=now.next_at, ends=now.ends)
     went = running if running and now.wake in running.wakes else state.turns.held
     if went:
         waits = "gated" if state.holds.gated else "held"
         does = waits if hold else "owed" if went is not running else "retrying" if went.retry else "running"
-        life.turns[went.id] = replace(life.turns[went.id], state=does, why=now.why, next_at=now.next_at)
+        turn = life.turns[went.id]
+        life.turns[went.id] = replace(turn, state=does, why=now.why, next_at=now.next_at, ends=now.ends)

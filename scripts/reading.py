@@ -20,7 +20,7 @@ from rewake.scripts.tables import NARROW, Form, Rows, columns, emit, formed
 AGENTS = ("agent", "state", "turn", "owed", "messages", "tokens", "budget", "summaries", "model", "since", "why")
 BRIEFLY = ("agent", "state", "turn", "owed", "tokens", "budget", "since", "why")
 """What of an agent a narrow terminal has room for."""
-OWED = ("wake", "agent", "state", "why", "since", "next_at")
+OWED = ("wake", "agent", "state", "why", "since", "next_at", "ends")
 
 SHOWN: Mapping[str, Sequence[str]] = {
     "conversation": ("place", "role", "text", "tokens", "turn"),
@@ -58,13 +58,14 @@ def agents(form: Form, log: Log, until: int | None) -> None:
 @at
 @formed
 def owed(form: Form, log: Log, agent: str | None, until: int | None) -> None:
-    """Show every wake that has not ended: its state, why, since when, and when something happens next.
+    """Show every wake that has not ended: its state, why, since when, when something happens next, and what ends the wait.
 
     Stretches of history that compression gave up have rows too, without a wake.
     """
     names = [known(log, agent)] if agent else agents_of(log)
     rows = [msgspec.structs.asdict(one) for one in owed_in(log, names, until)]
-    emit([*rows, *quarantined_in(log, names, until)], form, OWED)
+    narrow = form == "table" and columns() < NARROW
+    emit([*rows, *quarantined_in(log, names, until)], form, OWED[:-1] if narrow else OWED)
     told_when_unwritten(log, until)
 
 

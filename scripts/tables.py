@@ -26,7 +26,7 @@ MOMENTS = frozenset({"at", "since", "until", "next_at", "ended", "looked_at", "s
 """The columns that are moments: milliseconds for programs, ISO 8601 for people."""
 EXCERPTS = frozenset({"text", "wakes", "sources"})
 """The columns that are cut to one line."""
-LONG = EXCERPTS | {"why", "value", "reason", "key", "parked", "troubled"}
+LONG = EXCERPTS | {"why", "ends", "value", "reason", "key", "parked", "troubled"}
 """The columns that give way when a table is too wide: those that are no excerpt are folded."""
 NARROW = 120
 """Columns of text below which a moment is only a time of the day."""

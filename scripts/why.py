@@ -63,7 +63,7 @@ def wake_lines(wake: WakeStory) -> Iterator[str]:
     yield f"  accepted {moment(wake.at)}, event {wake.seq}: {what}{f' {told}' if told else ''}: {text}"
     if wake.turns:
         yield f"  taken by {', '.join(wake.turns)}"
-    yield from stands(wake.why, wake.next_at)
+    yield from stands(wake.why, wake.next_at, wake.ends)
 
 
 def turn_lines(turn: TurnStory) -> Iterator[str]:
@@ -72,10 +72,12 @@ def turn_lines(turn: TurnStory) -> Iterator[str]:
         yield f"  {moment(step.at)}  {step.seq:>6}  {step.text}"
         for line in plan_lines(step.plan) if step.plan else ():
             yield " " * 38 + line
-    yield from stands(turn.why, turn.next_at)
+    yield from stands(turn.why, turn.next_at, turn.ends)
 
 
-def stands(why: str, next_at: int | None) -> Iterator[str]:
-    """What something waits for, or why it ended."""
+def stands(why: str, next_at: int | None, ends: str) -> Iterator[str]:
+    """What something waits for, until when, and what ends that; or why it ended."""
     if why:
         yield f"  {why}" if next_at is None else f"  {why}; next at {moment(next_at)}"
+    if ends:
+        yield f"  that ends with: {ends}"

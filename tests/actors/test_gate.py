@@ -44,6 +44,7 @@ from rewake.events import (
     WaitReleased,
 )
 from rewake.projections.gates import Gate
+from tests.actors.worlds import host_says
 
 E = TypeVar("E", bound=Event)
 MINUTE, HOUR = 60.0, 3_600.0
@@ -593,17 +594,36 @@ def test_what_is_told_of_a_turn_that_waits():
     assert world.sim.reply_to(receipt) == "hello"
 
 
+# -- what is cancelled
+
+
+@pytest.mark.scenario("G-10")
+@pytest.mark.parametrize("drop", ["machine", "all"])
+def test_a_cancel_ends_the_wait_of_what_it_drops_and_nothing_comes_of_it_at_the_deadline(drop: Any):
+    """By default what people sent stays owed: the turn waits on, for them alone."""
+    world = World([limit(600), "hello"])
+    person = world.sim.push("ada", "hi")
+    world.sim.run()
+    machine = world.sim.wake("ada", "tick")
+    world.sim.advance(seconds=100)
+    report = world.sim.cancel("ada", drop=drop)
+    dropped = [machine.wake] if drop == "machine" else [person.wake, machine.wake]
+    assert sorted(report.wakes) == sorted(dropped, key=str)
+    assert (world.sim.result(machine).state, world.times) == ("withdrawn", [0])
+    world.sim.advance(seconds=100)
+    if drop == "all":
+        assert [one.why for one in world.said(ProviderReleased)] == ["cancelled"]
+        assert (world.sim.result(person).state, world.sim.owed()) == ("withdrawn", [])
+        world.sim.advance(hours=2)
+        assert world.times == [0]
+        return
+    assert [(one.wake, one.state, one.next_at) for one in world.sim.owed()] == [(person.wake, "gated", EPOCH + 600_000)]
+    world.sim.advance(hours=2)
+    assert (world.times, world.sim.reply_to(person)) == ([0, 600], "hello")
+    assert world.said(TurnStarted)[-1].wakes == (person.wake,)
+
+
 # -- while the host is quiesced
-
-
-def host_says(sim: Simulation, event: Event) -> None:
-    """The host records it and everybody takes it in."""
-    cell = sim.scheduler.cells["host"]
-    (recorded,) = sim.log.append("host", sim.log.version("host"), [event])
-    cell.rise(sim.log)
-    cell.fresh = False
-    sim.scheduler.publish(recorded)
-    sim.run()
 
 
 @pytest.mark.scenario("H-42")

@@ -15,7 +15,9 @@ from rewake.events import (
     DrainPassed,
     Held,
     HoldEnded,
+    Quiesced,
     Refused,
+    Resumed,
     TurnAborted,
     TurnExhausted,
     TurnStarted,
@@ -23,6 +25,7 @@ from rewake.events import (
     WakeWithdrawn,
 )
 from tests.actors.test_holds import CONTEXT, MINUTE, after, at, calls, crowded, hold, overfull, said, texts, words
+from tests.actors.worlds import host_says
 
 
 def full(sim: Simulation) -> Any:
@@ -295,3 +298,32 @@ def test_without_maintenance_a_hold_has_its_passes_five_seconds_apart():
     assert [later - earlier for (earlier, _), (later, _) in pairwise(passes)] == [5_000, 5_000]
     assert [one.why for one in said(sim, HoldEnded)] == ["fit"]
     assert at(sim, HoldEnded) == [10_000]
+
+
+# -- while the host is quiesced
+
+
+@pytest.mark.scenario("H-46")
+@pytest.mark.parametrize(("takes", "why", "minutes"), [(3_000, "deadline", 30), (420, "fit", 7)])
+def test_what_a_hold_releases_while_the_host_is_quiesced_is_parked_and_compiled_at_resume(
+    takes: float, why: str, minutes: int
+):
+    """Also over a restart."""
+    sim = overfull(after(takes))
+    sim.advance(minutes=5)
+    host_says(sim, Quiesced("surgery"))
+    sim.advance(minutes=40)
+    before = len(calls(sim))
+    assert ([one.why for one in said(sim, HoldEnded)], at(sim, HoldEnded)) == ([why], [minutes * MINUTE])
+    assert [(one.state, one.why, one.ends) for one in sim.owed()] == [
+        ("gated", "the host is quiesced", "the host's resume")
+    ]
+    starts = len(said(sim, TurnStarted))
+    sim.crash()
+    sim.restart()
+    sim.advance(minutes=1)
+    assert (len(said(sim, TurnStarted)), len(calls(sim)), len(sim.run_until_idle().gated)) == (starts, before, 1)
+    host_says(sim, Resumed())
+    assert len(said(sim, TurnStarted)) == starts + 1
+    assert len(calls(sim)) == before + (why == "fit")
+    assert len(said(sim, Refused)) == (1 if why == "fit" else 2)

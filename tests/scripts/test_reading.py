@@ -126,7 +126,7 @@ def test_forms(rewake: Rewake, held: Path):
         row["wake"] for row in rows
     ]
     table = rewake("owed", held, "-t").stdout.splitlines()
-    assert table[0].split() == ["wake", "agent", "state", "why", "since", "next_at"]
+    assert table[0].split() == ["wake", "agent", "state", "why", "since", "next_at", "ends"]
     assert "2026-01-01T00:30:00.000Z" in table[1]
 
 
