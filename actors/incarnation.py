@@ -23,7 +23,7 @@ from rewake.events.base import kind_of
 S = TypeVar("S")
 
 SNAPSHOT_EVERY = 1_000
-"""Events of its own stream after which an actor is snapshot."""
+"""Events of its own stream, or of those that it follows, after which an actor is snapshot."""
 
 
 class Asked(Struct):
@@ -75,6 +75,7 @@ class Incarnation(Generic[S]):
         self.started: dict[Key, Order] = {}
         self.ended: set[Key] = set()
         self.singly = 0
+        self.consumed = 0
         self.behind: int | None = None
         self.packing = Packing()
         head = log.head()
@@ -142,6 +143,7 @@ class Incarnation(Generic[S]):
         self.here = batch.here
         self.singly = max(0, self.singly - batch.consumed - len(batch.answers))
         self.ended.update(key for asked, *_ in batch.answers if (key := asked.command.ends))
+        self.consumed += batch.consumed
         for _ in range(batch.consumed):
             self.feed.popleft()
 
@@ -184,13 +186,13 @@ class Incarnation(Generic[S]):
         self.ended.clear()
         return Changes(start, cancel)
 
-    def snapshot(self, *, every: int = SNAPSHOT_EVERY) -> Snapshot | None:
-        """The state to keep, when its tail has grown long enough. None also for one that can not be packed: it is kept in
-        the log alone.
+    def snapshot(self, *, every: int = SNAPSHOT_EVERY, read: int = SNAPSHOT_EVERY) -> Snapshot | None:
+        """The state to keep, when its tail has grown long enough: by `every` events of its own, or `read` of others. None
+        also for one that can not be packed: it is kept in the log alone.
         """
-        if self.here.version - self.saved < every or not self.here.version:
+        if self.here.version - self.saved < every and self.consumed < read:
             return None
-        self.saved = self.here.version
+        self.saved, self.consumed = self.here.version, 0
         here, behaviour = self.here, self.behaviour
         with suppress(OverflowError):
             return Snapshot(self.stream, here.version, here.read, behaviour.code, self.packing.encode(here.state))

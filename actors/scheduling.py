@@ -22,7 +22,7 @@ from rewake.events import Append, Log, Millis, Recorded, StreamConflict, StreamM
 from rewake.events.errors import ActorParked
 
 SNAPSHOTS = 1 / 32
-"""How likely an actor is snapshot after an append."""
+"""How likely an actor is snapshot after it has decided something."""
 MOVES = 100
 """Times in a row that a decision may find a stream moved before it is taken to be one that never can be made."""
 
@@ -200,7 +200,7 @@ class Scheduler:
         if not (cell.fresh and batch.failures):
             cell.fresh = False
             self.reconcile(cell)
-        if recorded and self.chance.random() < SNAPSHOTS and (kept := incarnation.snapshot(every=1)):
+        if self.chance.random() < SNAPSHOTS and (kept := incarnation.snapshot(every=1, read=1)):
             self.log.save(kept)
         answer(batch, recorded)
         for failure in batch.failures:

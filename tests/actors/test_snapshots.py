@@ -10,7 +10,7 @@ from pyrsistent import pvector
 
 from rewake.actors import snapshots
 from rewake.actors.agent.state import Agent
-from rewake.actors.drain import Drain
+from rewake.actors.drain import Drain, drain
 from rewake.actors.incarnation import Incarnation
 from rewake.actors.providers import ScriptedProvider, call_tool, reply
 from rewake.actors.simulation import Simulation
@@ -102,3 +102,25 @@ def test_an_agent_whose_state_can_not_be_packed_has_no_snapshot():
     sim.crash()
     sim.restart()
     assert sim.reply_to(receipt) == "done"
+
+
+def test_an_actor_that_only_reads_is_not_folded_from_the_beginning_again():
+    """The drain of an agent that has nothing to compress writes nothing; a restart goes on from where it had read."""
+    sim = Simulation(agents=configs()[:1], provider=ScriptedProvider(lambda _: reply("ok")))
+    for _ in range(20):
+        sim.push("ada", "hello")
+        sim.run()
+    sim.crash()
+    log, behaviour = sim.log, drain("ada")
+    log.drop_snapshots()
+    first = Incarnation(behaviour, log)
+    first.adopt(first.decide(list(first.feed), [], sim.now), [])
+    assert first.snapshot() is None
+    kept = first.snapshot(read=100)
+    assert kept is not None
+    assert (log.version("drain/ada"), kept.version, kept.read) == (0, 0, first.here.read)
+    log.save(kept)
+    again = Incarnation(behaviour, log)
+    assert not again.feed
+    assert snapshots.digest(again.state) == snapshots.digest(first.state)
+    assert again.snapshot(read=1) is None
