@@ -80,16 +80,17 @@ def doing(state: Agent, turn: Turn) -> Doing:
     if retry := turn.retry:
         ends = "a start where its strategy can be imported" if absent(turn) else "the retry"
         return Doing(f"tries again after {retry.error.kind}: {retry.error.message}", retry.at, ends)
+    live, late = state.live, f"{state.live.call_timeout_ms / 1_000:g} s"
     if call := turn.call:
         if lacks(state, call.provider):
             what = f"is calling {call.provider}, a provider that this process does not have"
             return Doing(what, None, "a start that has it")
-        late = state.live.call_timeout_ms / 1_000
-        ends = f"the answer to {call.call}, or {late:g} s without one once it is sent"
+        ends = f"the answer to {call.call}, or {late} without one once it is sent"
         return Doing(f"is calling {call.provider}, {call.model}", None, ends)
-    live = state.live
     if turn.stage == "starting" and (asked := [one for one in (live.inference_policy, live.context) if one]):
-        return Doing(f"is starting: {' and '.join(asked)} is asked", None, "what that says")
+        return Doing(
+            f"is starting: {' and '.join(asked)} is asked", None, f"what that says, or {late} without an answer"
+        )
     if tools := open_tools(turn):
         return Doing(f"is tooling: {', '.join(one.name for one in tools)}", None, "the results")
     return Doing(f"is {turn.stage}", None, "the agent's next step")

@@ -124,14 +124,14 @@ class Soak:
 
     def run(self, again: bool = True, told: Callable[[str], None] = lambda _: None) -> Report:
         """Live, and tell what came of it, each day in between too; `again`: the log is decided again."""
-        walls: list[float] = []
+        spent: list[float] = []
         for number in range(max(1, round(self.days))):
             began = time.process_time()
             self.day()
-            walls.append(time.process_time() - began)
-            told(f"day {number + 1}: {self.sim.log.head():,} events, {self.restarts} restarts, {walls[-1]:.1f} s")
+            spent.append(time.process_time() - began)
+            told(f"day {number + 1}: {self.sim.log.head():,} events, {self.restarts} restarts, {spent[-1]:.1f} s")
         self.settle()
-        return self.report(walls, again)
+        return self.report(spent, again)
 
     def day(self) -> None:
         """One day's acts, and now and then an end of the process."""
@@ -227,7 +227,7 @@ class Soak:
         if self.sim.running:
             self.untold += [str(one) for one in self.sim.owed() if not (one.why and one.ends)]
 
-    def report(self, walls: list[float], again: bool) -> Report:
+    def report(self, spent: list[float], again: bool) -> Report:
         log, owed = self.sim.log, tuple(one.wake for one in self.sim.owed())
         self.sim.crash()
         ends, twice, kinds = ledger(log)
@@ -243,7 +243,7 @@ class Soak:
             torn=self.torn,
             calls=self.weather.calls,
             events=dict(kinds.most_common()),
-            seconds=tuple(round(one, 2) for one in walls),
+            seconds=tuple(round(one, 2) for one in spent),
             verified=verify(log).ok,
             differences=len(redecide(log)) if again else 0,
         )
@@ -298,11 +298,11 @@ def told(report: Report) -> None:
     """The report on a page."""
     for kind, count in report.events.items():
         click.echo(f"{count:>10,}  {kind}")
-    wall, head = sum(report.seconds), sum(report.events.values())
+    cpu, head = sum(report.seconds), sum(report.events.values())
     quarter = max(1, len(report.seconds) // 4)
     first, last = report.seconds[:quarter], report.seconds[-quarter:]
     click.echo(
-        f"{head:,} events, {report.calls:,} calls, {report.restarts} restarts ({report.torn} torn) in {wall:.0f} s: "
+        f"{head:,} events, {report.calls:,} calls, {report.restarts} restarts ({report.torn} torn) in {cpu:.0f} s of CPU: "
         f"{sum(first) / quarter:.1f} s a day in the first quarter, {sum(last) / quarter:.1f} s in the last"
     )
     ends = ", ".join(f"{count:,} {how}" for how, count in sorted(report.ended.items()))
@@ -319,8 +319,10 @@ def told(report: Report) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another life.")
 def soak(days: float, agents: int, rate: float, seed: int) -> None:
     """Let many agents live for a month in virtual time, through limits, outages and crashes, and count what was lost."""
+    began = time.monotonic()
     report = Soak(days, agents, seed, rate).run(told=partial(click.echo, err=True))
     told(report)
+    click.echo(f"all of it took {time.monotonic() - began:.0f} s")
     for wrong in (*report.lost, *report.twice, *report.untold):
         click.echo(f"rewake: {wrong}", err=True)
     raise SystemExit(0 if report.good else 1)

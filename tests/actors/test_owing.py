@@ -86,7 +86,11 @@ def test_a_call_and_what_is_queued_behind_it():
         (
             {"inference_policy": ponder},
             [],
-            ("ada/turn/4 is starting: tests.actors.test_owing:ponder is asked", None, "what that says"),
+            (
+                "ada/turn/4 is starting: tests.actors.test_owing:ponder is asked",
+                None,
+                "what that says, or 600 s without an answer",
+            ),
         ),
         (
             {"tools": [look]},
