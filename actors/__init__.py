@@ -18,6 +18,7 @@ from rewake.actors.reports import (
 from rewake.actors.runtime import Runtime
 from rewake.actors.telling import Delta
 from rewake.actors.tools import EndTurn, Tool, ToolContext, tool
+from rewake.actors.whatif import what_if
 from rewake.events.errors import (
     ActorParked,
     AgentBusy,
@@ -90,4 +91,5 @@ __all__ = [
     "UnknownAgent",
     "redecide",
     "tool",
+    "what_if",
 ]
