@@ -18,12 +18,15 @@ COMMANDS = {
     "agents": "reading",
     "bench": "bench.command",
     "demo": "demo",
+    "diff": "comparing",
     "owed": "reading",
+    "redecide": "redeciding",
     "replay": "replaying",
     "run": "running",
     "show": "reading",
     "tail": "tailing",
     "verify": "reading",
+    "what-if": "redeciding",
     "why": "why",
 }
 """Where each command is: its module is imported when it is asked for."""
@@ -56,7 +59,7 @@ class Commands(Plain, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return getattr(import_module(f"rewake.scripts.{COMMANDS[cmd_name]}"), cmd_name)
+        return getattr(import_module(f"rewake.scripts.{COMMANDS[cmd_name]}"), cmd_name.replace("-", "_"))
 
 
 def code(error: RewakeError) -> int:

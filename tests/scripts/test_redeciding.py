@@ -1,0 +1,148 @@
+"""A log decided again on the command line: as it was, by other code, with other settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from rewake.actors import AgentConfig
+from rewake.actors.agent import holding
+from rewake.actors.providers import ScriptedProvider
+from rewake.actors.simulation import Simulation
+from rewake.projections import strategies
+
+Rewake = Callable[..., Result]
+
+STRATEGY = """\
+from rewake.projections.strategies import Autobiographical
+
+class Mine(Autobiographical):
+    pass
+"""
+POLICY = """\
+from tenacity import stop_after_attempt, wait_fixed
+from rewake.actors import ErrorPolicy
+
+PATIENT = ErrorPolicy(stop_after_attempt(9), wait_fixed(7))
+"""
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_log_that_is_decided_as_it_was_is_exit_code_0(rewake: Rewake, held: Path):
+    result = rewake("redecide", held)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "all decided as they were" in result.stderr
+    assert rewake("redecide", held, "--stream", "agent/ada").exit_code == 0
+    assert rewake("redecide", held, "--stream", "nobody").exit_code == 1
+
+
+@pytest.mark.scenario("L-13")
+def test_a_decision_that_changed_is_told_with_both_answers(rewake: Rewake, held: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as changed:
+        changed.setattr(holding, "may_hold", lambda *_: False)
+        result, page = rewake("redecide", held), rewake("redecide", held, "-t").stdout
+        drain = rewake("redecide", held, "--stream", "drain/ada")
+    (refused,) = [one for one in rows(result) if one["kind"] == "refused"]
+    assert (result.exit_code, drain.exit_code) == (3, 0)
+    assert (refused["stream"], len(refused["state"])) == ("agent/ada", 32)
+    assert (refused["recorded"][0]["kind"], refused["now"][0]["kind"]) == ("held", "retry_scheduled")
+    assert f"agent/ada, event {refused['seq']}, refused" in page
+    assert "retry scheduled instead of held" in page
+    assert "waits 1 s" in page
+
+
+def test_a_strategy_that_is_not_here_is_named_by_stream(
+    rewake: Rewake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The other streams are decided; with the module back, all are."""
+    (tmp_path / "my_strategy.py").write_text(STRATEGY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    log = str(tmp_path / "log.db")
+    agents = [AgentConfig(name="ada", model="m", strategy="my_strategy:Mine"), AgentConfig(name="bob", model="m")]
+    sim = Simulation(agents=agents, provider=ScriptedProvider(), log=log)
+    sim.result(sim.push("ada", "hello"))
+    sim.stop()
+    assert rewake("redecide", log).exit_code == 0
+    (tmp_path / "my_strategy.py").rename(tmp_path / "gone.txt")
+    strategies.imported.cache_clear()
+    monkeypatch.delitem(sys.modules, "my_strategy")
+    result = rewake("redecide", log)
+    assert (result.exit_code, result.stdout) == (1, "")
+    named = [line for line in result.stderr.splitlines() if "my_strategy:Mine" in line]
+    assert len(named) == 1
+    assert named[0].startswith("rewake: agent/ada: not decided: strategy = ")
+    (tmp_path / "gone.txt").rename(tmp_path / "my_strategy.py")
+    strategies.imported.cache_clear()
+    assert rewake("redecide", log).exit_code == 0
+    monkeypatch.delitem(sys.modules, "my_strategy", raising=False)
+
+
+def test_another_budget_would_have_gone_another_way(rewake: Rewake, held: Path):
+    result = rewake("what-if", held, "--set", "ada.context_budget_tokens=60_000")
+    (found,) = rows(result)
+    assert result.exit_code == 3
+    assert (found["stream"], found["kind"], found["how"]) == (
+        "agent/ada",
+        "turn_started",
+        "it would not have been refused",
+    )
+    assert f"after event {found['seq']}" in result.stderr
+    page = rewake("what-if", held, "--set", "ada.context_budget_tokens=60_000", "-t").stdout
+    assert "recorded: refused, over_budget" in page
+    assert "now:      compiled: " in page
+    assert rewake("what-if", held, "--set", "ada.context_budget_tokens=none").exit_code == 3
+
+
+def test_what_changes_nothing_is_exit_code_0(rewake: Rewake, held: Path):
+    result = rewake("what-if", held, "--set", "bob.max_tokens=99", "--set", "ada.physical_window_tokens=1_000_000")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no other way" in result.stderr
+
+
+def test_the_first_of_several_is_told(rewake: Rewake, held: Path):
+    given = ("--set", "ada.context_budget_tokens=5000", "--set", "ada.model=n", "--set", "bob.model=n")
+    (found,) = rows(rewake("what-if", held, *given))
+    assert found["how"] == "it would have asked otherwise: model n instead of m"
+
+
+def test_a_policy_is_imported(rewake: Rewake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "my_policy.py").write_text(POLICY)
+    monkeypatch.chdir(tmp_path)
+    log = str(tmp_path / "log.db")
+    sim = Simulation(
+        agents=[AgentConfig(name="ada", model="m", context_budget_tokens=4_200)], provider=ScriptedProvider(), log=log
+    )
+    sim.push("ada", "word " * 300)
+    sim.run_until_idle()
+    sim.stop()
+    (found,) = rows(rewake("what-if", log, "--set", "ada.error_policy=my_policy:PATIENT"))
+    assert (found["recorded"][0]["delay_ms"], found["now"][0]["delay_ms"]) == (1_000, 7_000)
+    assert rewake("what-if", log, "--set", "ada.error_policy=my_policy:GONE").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ("ada.context_budget_tokens", 2, "AGENT.SETTING=VALUE"),
+        ("max_tokens=3", 2, "AGENT.SETTING=VALUE"),
+        ("ada.budget=3", 2, "there is no setting 'budget'"),
+        ("ada.max_tokens=many", 2, "Expected `int`"),
+        ("ada.max_tokens=900", 2, "more than max_tokens"),
+        ("ada.encoding=o200k_base", 2, "counted in the one that it had"),
+        ("eve.max_tokens=3", 1, "it has ada, bob"),
+    ],
+)
+def test_what_can_not_be_set_is_refused(rewake: Rewake, held: Path, given: str, code: int, said: str):
+    result = rewake("what-if", held, "--set", given)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
