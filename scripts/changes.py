@@ -1,0 +1,112 @@
+"""What an event of a log changed in each projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from immutables import Map
+from msgspec import Struct
+from pyrsistent import PDeque, PVector
+
+from rewake.events import Log, Recorded
+from rewake.projections.fold import PROJECTIONS, STREAMS
+from rewake.scripts.tables import MOMENTS, NARROW, columns, fitted, moment, printable, short
+from rewake.scripts.tailing import said
+
+Changed = dict[str, dict[str, str]]
+"""By projection: the fields that changed, and how."""
+States = Map[tuple[str, str], Any]
+"""The state of each projection of each stream."""
+
+
+def page(recorded: Recorded, changed: Changed) -> Iterator[str]:
+    """An event and, a line for each projection, what it changed."""
+    where = f"{recorded.stream}@{recorded.version}"
+    at = moment(recorded.at, columns() < NARROW)
+    yield fitted(printable(f"{recorded.seq:>6}  {at}  {where}  {recorded.kind}  {said(recorded)}"))
+    for projection, fields in changed.items():
+        told = "; ".join(f"{name} {how}" for name, how in fields.items())
+        yield fitted(f"        {projection}: {printable(told)}")
+
+
+def owner(stream: str) -> str:
+    kind, _, name = stream.partition("/")
+    return name if kind in ("agent", "drain") else ""
+
+
+def replayed(log: Log, until: int | None = None) -> Iterator[tuple[Recorded, Changed]]:
+    """Each event with what it changed."""
+    states: States = Map()
+    for recorded in log.read(until=until):
+        states, changed = stepped(states, recorded)
+        yield recorded, changed
+
+
+def stepped(states: States, recorded: Recorded) -> tuple[States, Changed]:
+    """The states after an event, and what it changed in them."""
+    changed: Changed = {}
+    for name, projection in PROJECTIONS.items():
+        if type(recorded.event) not in projection.KINDS or not about(name, recorded.stream):
+            continue
+        key = (name, recorded.stream)
+        before = states.get(key) or projection.initial()
+        after = projection.evolve(before, recorded)
+        states = states.set(key, after)
+        if fields := dict(differences(before, after)):
+            changed[name] = fields
+    return states, changed
+
+
+def about(projection: str, stream: str) -> bool:
+    """Whether a projection is folded from a stream."""
+    pattern = STREAMS.get(projection, "agent/*")
+    return stream.startswith(pattern[:-1]) if pattern.endswith("*") else stream == pattern
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The fields that differ between two states, and how; what is shared is not looked into."""
+    if before is after:
+        return
+    if isinstance(before, Struct) and type(before) is type(after):
+        for name in before.__struct_fields__:
+            yield from differences(getattr(before, name), getattr(after, name), f"{path}.{name}".lstrip("."))
+        return
+    sizes = size(before), size(after)
+    if None not in sizes and sizes[0] != sizes[1]:
+        yield path, f"{sizes[0]} → {sizes[1]}"
+    elif before != after:
+        name = path.rpartition(".")[2]
+        yield path, f"{brief(name, before)} → {brief(name, after)}" if None in sizes else "changed"
+
+
+def size(value: Any) -> int | None:
+    """How many a collection has; None for what is none."""
+    many = isinstance(value, PVector | Map | PDeque | tuple | frozenset | list | dict)
+    return len(value) if many else None  # pyright: ignore[reportUnknownArgumentType]
+
+
+def brief(name: str, value: Any) -> str:
+    """The value of a field in a few words: a moment in UTC, a struct by its id, or by its numbers and texts."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case int() if name in MOMENTS or name.endswith(("_at", "_until")):
+            return moment(value) if value else "none"
+        case Struct():
+            return named(value) or short(plain(value), 60)
+        case _:
+            return short(str(value), 60)
+
+
+def named(value: Struct) -> str:
+    """What identifies a struct: a call is in a turn, and so comes before it."""
+    found = (getattr(value, name, None) for name in ("id", "call", "turn", "name"))
+    return next((one for one in found if isinstance(one, str)), "")
+
+
+def plain(value: Struct) -> str:
+    fields = {name: getattr(value, name) for name in value.__struct_fields__}
+    return " ".join(f"{name}={one}" for name, one in fields.items() if isinstance(one, str | int | float) and one != "")
