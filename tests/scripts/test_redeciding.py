@@ -10,12 +10,25 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
-from rewake.actors import AgentConfig
+from rewake.actors import AgentConfig, Difference
 from rewake.actors.agent import holding
 from rewake.actors.providers import ScriptedProvider
 from rewake.actors.simulation import Simulation
+from rewake.events import (
+    Compiled,
+    DrainKicked,
+    DrainPassed,
+    HoldDue,
+    HoldEnded,
+    HoldLooked,
+    InferenceRequested,
+    Refused,
+)
+from rewake.events.codec import encode
 from rewake.projections import strategies
+from rewake.scripts import differing
 
 Rewake = Callable[..., Result]
 
@@ -146,3 +159,40 @@ def test_what_can_not_be_set_is_refused(rewake: Rewake, held: Path, given: str, 
     result = rewake("what-if", held, "--set", given)
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
+
+
+OVER = Refused("t", 1, "over_budget", 900, 700, "e")
+FITS = Compiled("t", 1, (), "d", 600, 700, "e")
+ASKED = InferenceRequested("t", 1, "p", "m", 100)
+PASSED = DrainPassed(1, False, "dry", 5)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "said"),
+    [
+        ([FITS], [OVER], "it would have been refused"),
+        ([OVER], [FITS], "it would not have been refused"),
+        ([OVER], [replace(OVER, tokens=800)], "it would have been refused otherwise"),
+        ([FITS], [replace(FITS, digest="x")], "it would have been shown another plan"),
+        ([ASKED], [replace(ASKED, max_tokens=50)], "it would have asked otherwise: max_tokens 50 instead of 100"),
+        ([HoldLooked("t", (), 900)], [HoldEnded("t", "fit", 0)], "its hold would have ended: fit"),
+        ([HoldEnded("t", "fit", 0)], [HoldLooked("t", (), 900)], "its hold would have gone on"),
+        ([], [HoldDue("t", "stalled")], "there would have been: hold due"),
+        ([HoldDue("t", "stalled")], [], "there would have been no hold due"),
+        (
+            [ASKED, PASSED],
+            [ASKED, replace(PASSED, pending=True)],
+            "another drain passed: pending True instead of False",
+        ),
+        ([OVER], ["raises KeyError: 'no'"], "today's code raises"),
+        ([PASSED], [DrainKicked("due", 8)], "drain kicked instead of drain passed"),
+    ],
+)
+def test_how_two_answers_differ_in_words(recorded: list[Any], now: list[Any], said: str):
+    then, instead = (
+        tuple(one if isinstance(one, str) else encode(one).decode() for one in two) for two in (recorded, now)
+    )
+    found = Difference(1, then, instead, "state")
+    assert differing.how(found) == said
+    for answer in (then, instead):
+        assert (differing.words(answer) == "nothing") == (not answer)
