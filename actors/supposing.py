@@ -56,8 +56,7 @@ class Supposed(Struct, frozen=True):
             return state
         known = {name: self.instead(getattr(told, name)) for name in ("live", "configured", "own")}
         target = None if BUDGET in self.changes else told.target
-        state = replace(state, settings=replace(told, target=target, **known))
-        return replace(state, asked=self.instead(state.asked)) if isinstance(state, Agent) else state
+        return replace(state, settings=replace(told, target=target, **known))
 
     def instead(self, present: Settings | None) -> Settings | None:
         return present and replace(present, **self.changes)

@@ -280,3 +280,13 @@ def test_what_todays_code_decides_otherwise_anyhow_is_no_answer(monkeypatch: pyt
         found = what_if(log, "bob", max_tokens=99)
     assert found is not None
     assert found.seq < head
+
+
+def test_the_steps_of_a_lowering_are_overruled_with_it():
+    sim = Simulation(agents=[AgentConfig(name="bob", **SMALL)], provider=ScriptedProvider())
+    sim.result(sim.push("bob", "word " * 40))
+    sim.configure("bob", context_budget_tokens=800)
+    sim.result(sim.push("bob", "word " * 40))
+    paths = [one.event.path for one in sim.events("bob") if isinstance(one.event, SettingChanged)]
+    assert paths == ["paced", "step"]
+    assert what_if(sim.log, "bob", context_budget_tokens=1_000) is None
