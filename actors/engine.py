@@ -43,6 +43,7 @@ from rewake.events import (
     CalledFromInside,
     InvalidSetting,
     Log,
+    LogCorrupt,
     LogFailed,
     Recorded,
     RewakeError,
@@ -50,6 +51,7 @@ from rewake.events import (
     open_log,
 )
 from rewake.events.errors import ActorParked
+from rewake.projections.verifying import located, start_whole
 
 START_TIMEOUT = 60.0
 """Seconds that the actors may take to come up."""
@@ -102,6 +104,7 @@ class Engine(Operated):
             self.log = given
         try:
             self._epoch = self.log.open_writer()
+            start_whole(self.log)
         except BaseException:
             if self.log is not given:
                 self.log.close()
@@ -161,6 +164,8 @@ class Engine(Operated):
                 if time.monotonic() > patience:
                     raise LogFailed(f"{behaviour.stream} can not be read: {error}") from error
                 time.sleep(READ_AGAIN)
+            except LogCorrupt as error:
+                raise located(self.log, error) from error
             else:
                 return shell
 

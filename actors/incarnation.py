@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rewake.actors.behaviour import Behaviour, Command, Key, Order, Position, command, consume, fold
 from rewake.actors.snapshots import Packing, Unpacking
-from rewake.events import Append, Draft, Log, Millis, Recorded, RewakeError, Snapshot
+from rewake.events import Append, Draft, Log, LogCorrupt, Millis, Recorded, RewakeError, Snapshot
 from rewake.events.base import kind_of
 
 S = TypeVar("S")
@@ -212,7 +212,8 @@ def recover(
     """Where the actor stood: the newest valid snapshot, its own events after it, and what it had read of the others.
 
     Also the version of the snapshot taken. One of another code version gives only how far had been read. Actors that are
-    recovered with the same `unpacking` share what their snapshots have in common.
+    recovered with the same `unpacking` share what their snapshots have in common. Raises LogCorrupt where an event of its
+    own is missing.
     """
     unpacking = unpacking or Unpacking()
     here, saved, read = Position(behaviour.initial()), 0, 0
@@ -224,6 +225,9 @@ def recover(
             break
     since = here.read
     for recorded in log.read(stream=behaviour.stream, until=head, after_version=here.version):
+        if recorded.version != here.version + 1:
+            why = f"{behaviour.stream} has version {recorded.version} where {here.version + 1} comes next"
+            raise LogCorrupt(recorded.seq, why)
         fold(behaviour, here, recorded)
     until = max(read, here.read)
     for recorded in followed(behaviour, log, since, until):

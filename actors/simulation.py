@@ -21,7 +21,8 @@ from rewake.actors.ports import Ports
 from rewake.actors.reports import Alert, IdleReport, Receipt, Result, StopReport
 from rewake.actors.scheduling import Armed, Crash, Scheduler, inline
 from rewake.actors.surface import Duration, Surface
-from rewake.events import Alerted, Log, MemoryLog, Millis, Recorded, RewakeError, RuntimeStopped, open_log
+from rewake.events import Alerted, Log, LogCorrupt, MemoryLog, Millis, Recorded, RewakeError, RuntimeStopped, open_log
+from rewake.projections.verifying import located, start_whole
 
 EPOCH: Millis = 1_767_225_600_000
 """2026-01-01T00:00Z, where a simulation's clock starts."""
@@ -152,6 +153,11 @@ class Simulation(Operated):
 
     def _boot(self) -> None:
         epoch = self.log.open_writer()
+        try:
+            start_whole(self.log)
+        except BaseException:
+            self.log.close()
+            raise
         newest = max((recorded.at for recorded in self.log.read(after=max(0, self.log.head() - 1_000))), default=0)
         self._base = max(self._wall, newest) - self._mono
         self.scheduler = Scheduler(self.log, self._chance, self._armed, lambda: self.now, self._alerted)
@@ -161,6 +167,10 @@ class Simulation(Operated):
             self._start(epoch)
         except Crash:
             self._died()
+        except LogCorrupt as error:
+            damaged = located(self.log, error)
+            self._let_go()
+            raise damaged from error
         except BaseException:
             self._let_go()
             raise

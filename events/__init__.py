@@ -13,6 +13,7 @@ from rewake.events.base import AgentEvent, Draft, Event, Millis, Recorded, Token
 from rewake.events.calls import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceRequested, Usage
 from rewake.events.codec import EVENTS, AnyEvent
 from rewake.events.context import LEFT_OUT, CalibrationSampled, Compiled, Overhead, Refused, Stretch
+from rewake.events.copies import backup
 from rewake.events.drain import (
     Compressed,
     CompressionDiscarded,
@@ -33,6 +34,7 @@ from rewake.events.errors import (
     BudgetInfeasible,
     CalledFromInside,
     EventTooLarge,
+    ExportCorrupt,
     Fenced,
     InvalidContent,
     InvalidPlan,
@@ -44,6 +46,7 @@ from rewake.events.errors import (
     LogInUse,
     NotALog,
     NoWake,
+    OutputRefused,
     RewakeError,
     RuntimeStopped,
     StreamConflict,
@@ -141,10 +144,12 @@ __all__ = [
     "NoWake",
     "CalledFromInside",
     "RuntimeStopped",
+    "OutputRefused",
     "LogError",
     "LogInUse",
     "NotALog",
     "LogCorrupt",
+    "ExportCorrupt",
     "StreamConflict",
     "StreamMoved",
     "LogFailed",
@@ -209,6 +214,7 @@ __all__ = [
     "UndoPoint",
     "Wake",
     "WakeWithdrawn",
+    "backup",
     "open_log",
 ]
 

@@ -5,8 +5,10 @@ RewakeError
 ├── InvalidPlan                                                     a strategy's plan can not be sent: nothing is
 ├── BudgetInfeasible, TurnNotRunning, AgentBusy, NoWake             refused as things stand: nothing was appended
 ├── CalledFromInside, ActorParked, RuntimeStopped, Quiesced
+├── OutputRefused                                                   a file can not be made there: nothing was written
 └── LogError
     ├── LogInUse, NotALog, LogCorrupt                               the log does not open, or is damaged
+    ├── ExportCorrupt                                               a log written out as lines is damaged
     ├── StreamConflict, StreamMoved                                 an append met another writer: nothing was written
     └── LogFailed ── LogFull, Fenced                                a commit failed: the runtime stops
 """
@@ -181,6 +183,16 @@ class Quiesced(RewakeError):
     """The host is quiesced; nothing was appended."""
 
 
+class OutputRefused(RewakeError):
+    """A file can not be made at `path`, and `why`; what is there already is never overwritten."""
+
+    path: str
+    why: str
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}", path=path, why=why)
+
+
 class LogError(RewakeError):
     """Something about the log itself."""
 
@@ -207,13 +219,40 @@ class NotALog(LogError):
 
 
 class LogCorrupt(LogError):
-    """The log is damaged at `seq`."""
+    """The log at `path` is damaged at `seq`. Where the whole of it was looked at, `last_good_seq` is the last event before
+    that, and the message says how to keep what is good.
+    """
 
     seq: int
     reason: str
+    path: str
+    last_good_seq: int | None
 
-    def __init__(self, seq: int, reason: str) -> None:
-        super().__init__(f"event {seq}: {reason}", seq=seq, reason=reason)
+    def __init__(self, seq: int, reason: str, *, path: str = "", last_good_seq: int | None = None) -> None:
+        kept = (
+            "" if last_good_seq is None else f"; the last good event is {last_good_seq}{keeping(path, last_good_seq)}"
+        )
+        fields = {"seq": seq, "reason": reason, "path": path, "last_good_seq": last_good_seq}
+        super().__init__(f"event {seq}: {reason}{kept}", **fields)
+
+
+def keeping(path: str, good: int) -> str:
+    """How to keep the good events of a damaged log."""
+    return (
+        f": `rewake export {path} FILE --until {good}` and `rewake import NEW.db FILE` keep what is good"
+        if good
+        else ""
+    )
+
+
+class ExportCorrupt(LogError):
+    """A log written out as lines is damaged at `line` (the header is line 1): nothing of it was imported."""
+
+    line: int
+    reason: str
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}", line=line, reason=reason)
 
 
 class StreamConflict(LogError):

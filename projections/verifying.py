@@ -61,16 +61,42 @@ def verify(log: Log) -> Verification:
     return Verification(False, fault.seq, fault.seq - 1, fault.why)
 
 
+def start_whole(log: Log) -> None:
+    """What a start without any snapshot reads is the whole log: raises LogCorrupt, as `located`, unless it is whole."""
+    if any(log.snapshots(stream) for stream in log.streams()):
+        return
+    try:
+        fault = next(faults(log, Walk()), None)
+    except LogCorrupt as corrupt:
+        raise located(log, corrupt) from corrupt
+    if fault is not None:
+        raise LogCorrupt(fault.seq, fault.why, path=log.path, last_good_seq=fault.seq - 1)
+
+
+def located(log: Log, corrupt: LogCorrupt) -> LogCorrupt:
+    """The error for a log that was found to be damaged somewhere, naming the first bad seq of all and the last good one."""
+    found = verify(log)
+    if found.ok:
+        return corrupt
+    seq = found.last_good_seq + 1 if found.first_bad_seq is None else found.first_bad_seq
+    return LogCorrupt(seq, found.why, path=log.path, last_good_seq=found.last_good_seq)
+
+
 def faults(log: Log, walk: Walk) -> Iterator[Fault]:
     """What is wrong, in the order of the log."""
     for row in log.raw():
-        for why in wrong(walk, row):
-            yield Fault(row.seq if row.seq <= walk.seq + 1 else walk.seq + 1, why)
-        yield from step(walk, row)
+        yield from seen(walk, row)
     if walk.append is not None and walk.append.rest:
         yield Fault(walk.seq + 1, f"the last append ends {walk.append.rest} events before its recorded end")
     elif walk.commit:
         yield Fault(walk.seq + 1, "the last commit ends before its recorded end")
+
+
+def seen(walk: Walk, row: Row) -> Iterator[Fault]:
+    """What is wrong with a row that comes next; past the end it is taken in."""
+    for why in wrong(walk, row):
+        yield Fault(row.seq if row.seq <= walk.seq + 1 else walk.seq + 1, why)
+    yield from step(walk, row)
 
 
 def wrong(walk: Walk, row: Row) -> Iterator[str]:

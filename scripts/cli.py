@@ -11,14 +11,17 @@ from importlib.metadata import version
 
 import click
 
-from rewake.events import LogCorrupt, LogInUse, RewakeError
+from rewake.events import ExportCorrupt, LogCorrupt, LogInUse, RewakeError
 from rewake.scripts.errors import ConfigError, Divergence, Failed
 
 COMMANDS = {
     "agents": "reading",
+    "backup": "exchange:backup_",
     "bench": "bench.command",
     "demo": "demo",
     "diff": "comparing",
+    "export": "exchange",
+    "import": "exchange:import_",
     "owed": "reading",
     "redecide": "redeciding",
     "replay": "replaying",
@@ -29,7 +32,7 @@ COMMANDS = {
     "what-if": "redeciding",
     "why": "why",
 }
-"""Where each command is: its module is imported when it is asked for."""
+"""Where each command is, and its name there if that is another: its module is imported when it is asked for."""
 
 FAILED, USAGE, DIVERGED, IN_USE, CORRUPT = 1, 2, 3, 4, 5
 
@@ -60,6 +63,8 @@ class Commands(Plain, click.Group):
         if cmd_name not in COMMANDS:
             return None
         return getattr(import_module(f"rewake.scripts.{COMMANDS[cmd_name]}"), cmd_name.replace("-", "_"))
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        return getattr(import_module(f"rewake.scripts.{module}"), name or cmd_name)
 
 
 def code(error: RewakeError) -> int:
@@ -73,7 +78,7 @@ def code(error: RewakeError) -> int:
             return DIVERGED
         case LogInUse():
             return IN_USE
-        case LogCorrupt():
+        case LogCorrupt() | ExportCorrupt():
             return CORRUPT
         case _:
             return FAILED

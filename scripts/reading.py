@@ -9,7 +9,9 @@ import msgspec
 
 from rewake.actors.drain import standing
 from rewake.events import Log
+from rewake.events.errors import keeping
 from rewake.projections.fold import PROJECTIONS, streams_of
+from rewake.projections.verifying import Verification
 from rewake.projections.verifying import verify as verification
 from rewake.scripts.accounts import described, drain_of, owed_in, quarantined_in, rows_of, states, waited_for
 from rewake.scripts.cli import CORRUPT
@@ -111,5 +113,11 @@ def verify(form: Form, log: Log) -> None:
     found = verification(log)
     emit([msgspec.structs.asdict(found)], form)
     if not found.ok:
-        where = "" if found.first_bad_seq is None else f"event {found.first_bad_seq}: "
-        raise Failed(f"{where}{found.why}; the last good event is {found.last_good_seq}", CORRUPT)
+        raise Failed(said(found, log.path), CORRUPT)
+
+
+def said(found: Verification, path: str) -> str:
+    """What is wrong with a log, and how to keep what is good."""
+    where = "" if found.first_bad_seq is None else f"event {found.first_bad_seq}: "
+    good = found.last_good_seq
+    return f"{where}{found.why}; the last good event is {good}{keeping(path, good)}"
