@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import msgspec
@@ -12,6 +13,14 @@ Millis = int
 
 Tokens = int
 """A count of tokens, in the encoding that the same event names, or the provider's own where it is called `counted`."""
+
+
+def moment(at: Millis) -> str:
+    """A moment as ISO 8601 in UTC; what no calendar has as its number."""
+    try:
+        return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(at)
 
 
 class Event(Struct, frozen=True, tag_field="kind", omit_defaults=True, gc=False):

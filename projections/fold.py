@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Protocol, cast
 
@@ -97,3 +97,13 @@ def streams_of(log: Log, named: str) -> Sequence[str]:
     return [
         stream for stream in log.streams() if stream == pattern or (prefix != pattern and stream.startswith(prefix))
     ]
+
+
+def rows_of(log: Log, named: str, owner: str | None = None, until: int | None = None) -> Iterator[dict[str, Any]]:
+    """A projection's rows: of one agent (or provider), or of all of them one after the other, each with its owner's name."""
+    whose = {"gates": "provider"}.get(named, "agent")
+    for stream in streams_of(log, named):
+        _, slash, name = stream.partition("/")
+        if owner is None or owner == name:
+            for row in find(named).rows(fold(log, named, stream=stream, until=until)):
+                yield ({whose: name} if slash else {}) | row

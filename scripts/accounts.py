@@ -14,7 +14,7 @@ from rewake.actors.incarnation import followed
 from rewake.actors.owing import Owed, owed
 from rewake.actors.reports import agent_health, told
 from rewake.events import Log, Millis, Quarantined, Recorded
-from rewake.projections.fold import PROJECTIONS, find, streams_of
+from rewake.projections.fold import PROJECTIONS, rows_of
 from rewake.projections.progress import given_up
 from rewake.projections.settings import budget
 
@@ -85,25 +85,6 @@ def described(state: Agent, drain: Drain | None = None) -> dict[str, Any]:
         "tokens": sum(one.shown for one in state.conversation.messages),
         "summaries": len(state.compression.summaries),
     }
-
-
-def rows_of(log: Log, projection: str, name: str | None, until: int | None) -> Iterator[dict[str, Any]]:
-    """A projection's rows: of one agent (or provider), or of all of them one after the other."""
-    for stream in streams_of(log, projection):
-        _, slash, owner = stream.partition("/")
-        if name is not None and owner != name:
-            continue
-        for row in find(projection).rows(projected(log, projection, stream, until)):
-            whose = {"gates": "provider"}.get(projection, "agent")
-            yield ({whose: owner} if slash else {}) | row
-
-
-def projected(log: Log, projection: str, stream: str, until: int | None) -> Any:
-    found, state = find(projection), find(projection).initial()
-    for recorded in log.read(stream=stream, until=until):
-        if type(recorded.event) in found.KINDS:
-            state = found.evolve(state, recorded)
-    return state
 
 
 def timeline(log: Log, turn: str) -> list[Recorded]:

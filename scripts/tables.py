@@ -7,7 +7,6 @@ import functools
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import click
@@ -15,6 +14,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from rewake.events.base import moment as iso
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -150,11 +151,8 @@ def cell(value: Any) -> str:
 
 def moment(at: int, narrow: bool = False) -> str:
     """Milliseconds as ISO 8601 in UTC; `narrow`: the time of the day alone."""
-    try:
-        when = datetime.fromtimestamp(at / 1_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(at)
-    return f"{when:%H:%M:%S}" if narrow else when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole = iso(at)
+    return whole[11:19] if narrow and whole.endswith("Z") else whole
 
 
 def printable(text: str) -> str:

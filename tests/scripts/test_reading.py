@@ -20,6 +20,7 @@ from click.testing import Result
 from rewake.actors import AgentConfig, Runtime
 from rewake.actors.providers import ScriptedProvider, slow
 from rewake.events import open_log, schema
+from rewake.scripts.cli import COMMANDS
 
 Rewake = Callable[..., Result]
 
@@ -35,9 +36,7 @@ def test_version(rewake: Rewake):
 
 def test_help_names_every_command(rewake: Rewake):
     shown = rewake("--help").stdout
-    assert all(
-        f"  {name}" in shown for name in ("tail", "owed", "why", "agents", "replay", "show", "verify", "demo", "run")
-    )
+    assert all(f"  {name}" in shown for name in COMMANDS)
 
 
 def test_owed_shows_every_wake_that_has_not_ended(rewake: Rewake, held: Path):
@@ -137,29 +136,76 @@ def test_a_table_shows_no_escape_of_what_was_pushed(rewake: Rewake, held: Path):
         assert "\\x1b[31mred" in shown or "\\u001b[31mred" in shown
 
 
-@pytest.mark.parametrize("command", ["tail", "owed", "agents", "replay", "verify"])
-@pytest.mark.parametrize("kind", ["missing", "folder", "empty", "text", "other"])
-def test_what_is_no_log_is_one_line_and_exit_code_1(rewake: Rewake, tmp_path: Path, command: str, kind: str):
-    path = tmp_path / "it.db"
+MORE = {
+    "backup": ("{out}",),
+    "query": ("SELECT 1",),
+    "show": ("wakes",),
+    "tables": ("{out}",),
+    "why": ("ada/turn/1",),
+}
+"""What a command takes beside its log."""
+ON_A_LOG = sorted(set(COMMANDS) - {"bench", "demo", "import", "run"})
+
+NO_LOGS = {
+    "missing": "there is no such file",
+    "nowhere": "there is no such directory",
+    "folder": "it is not a file",
+    "empty": "it is an empty file",
+    "text": "it is no SQLite database",
+    "other": "it is another program's SQLite database",
+    "blank": "it is an empty database",
+    "newer": "this version reads up to 1: update rewake",
+}
+"""What may be where a log should be, and what is said of it."""
+
+
+def put(path: Path, kind: str) -> Path:
     match kind:
+        case "nowhere":
+            return path / "it.db"
         case "folder":
             path.mkdir()
         case "empty":
             path.touch()
         case "text":
             path.write_text("not a log, though it is long enough to be one\n" * 100, "utf-8")
-        case "other":
+        case "other" | "blank":
             with closing(sqlite3.connect(path)) as conn, conn:
                 conn.execute("CREATE TABLE mine (x)")
+                if kind == "blank":
+                    conn.execute("DROP TABLE mine")
+        case "newer":
+            open_log(path).close()
+            with closing(sqlite3.connect(path)) as conn, conn:
+                conn.execute("UPDATE meta SET value = 2")
         case _:
             pass
-    before = path.read_bytes() if path.is_file() else None
-    result = rewake(command, path)
-    assert result.exit_code == 1
-    assert result.stdout == ""
+    return path
+
+
+@pytest.mark.parametrize("command", ON_A_LOG)
+def test_what_is_no_log_is_one_line_and_exit_code_1(rewake: Rewake, tmp_path: Path, command: str):
+    """It says what is there; nothing is made, and nothing that is there is changed."""
+    for kind, why in NO_LOGS.items():
+        path, out = put(tmp_path / f"{kind}.db", kind), tmp_path / "out"
+        before = path.read_bytes() if path.is_file() else None
+        result = rewake(command, path, *(one.format(out=out) for one in MORE.get(command, ())))
+        assert (result.exit_code, result.stdout) == (1, ""), kind
+        assert result.stderr.splitlines() == [f"rewake: {path}: {result.stderr.split(': ', 2)[2].rstrip()}"]
+        assert why in result.stderr
+        assert (path.read_bytes() if path.is_file() else None) == before
+        assert not out.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permission bits bind no superuser")
+@pytest.mark.parametrize("command", ON_A_LOG)
+def test_a_log_that_may_not_be_read_says_so(rewake: Rewake, held: Path, command: str):
+    held.chmod(0)
+    result = rewake(command, held, *(one.format(out=held.with_name("out")) for one in MORE.get(command, ())))
+    held.chmod(0o600)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no permission to read it" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert str(path) in result.stderr
-    assert (path.read_bytes() if path.is_file() else None) == before
 
 
 @pytest.mark.parametrize(
