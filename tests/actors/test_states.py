@@ -52,9 +52,9 @@ def transitions(log: Log) -> Counter[Transition]:
             turn = turns.evolve(turn, recorded) if kind in turns.KINDS else turn
             hold = holds.evolve(hold, recorded) if kind in holds.KINDS else hold
             after = states(owed, turn, hold)
-            if isinstance(recorded.event, TurnStarted):  # the wakes that it takes are in its state from here
-                taken = {one: before.pop(one) for one in recorded.event.wakes if one in before}
-                before = {recorded.event.turn: state for state in taken.values()} | before
+            if isinstance(event := recorded.event, TurnStarted):  # the wakes that it takes are in its state from here
+                for one in event.wakes:
+                    before = {event.turn: before.pop(one)} | before if one in before else before
             for one in before.keys() | after.keys():
                 there, here = before.get(one, OUTSIDE), after.get(one, OUTSIDE)
                 if there != here:

@@ -17,7 +17,7 @@ from rewake.actors.providers import ScriptedProvider, call_tool, drop, limit, ov
 from rewake.actors.providers.extract import extract
 from rewake.actors.simulation import Simulation
 from rewake.actors.tools import tool
-from rewake.events import Event, Log, RewakeError
+from rewake.events import Log, RewakeError
 from rewake.projections.fold import PROJECTIONS, STREAMS
 from rewake.projections.fold import fold as folded_offline
 
@@ -140,9 +140,8 @@ def act(sim: Simulation, chance: random.Random) -> None:
             chance.choice([sim.crash, sim.stop, lambda: sim.crash(torn=True)])()
         case 11:
             with suppress(RewakeError):
-                changes = chance.choice(
-                    [{"max_tokens": 80}, {"context_budget_tokens": chance.choice([400, 700, 1_000])}]
-                )
+                smaller = {"context_budget_tokens": chance.choice([400, 700, 1_000])}
+                changes: dict[str, Any] = chance.choice([{"max_tokens": 80}, smaller])
                 sim.configure(name, immediate=True, allow_infeasible=chance.random() < 0.8, **changes)
         case 12:
             with suppress(RewakeError):
@@ -162,16 +161,6 @@ def act(sim: Simulation, chance: random.Random) -> None:
             config = AgentConfig(name="run", model="m", tools=(look,))
             with suppress(RewakeError):
                 sim.run_once(config, "look around", timeout=chance.choice([0, 2, 60]))
-
-
-def host_says(sim: Simulation, event: Event) -> None:
-    """The host records it and everybody takes it in."""
-    cell = sim.scheduler.cells["host"]
-    (recorded,) = sim.log.append("host", sim.log.version("host"), [event])
-    cell.rise(sim.log)
-    cell.fresh = False
-    sim.scheduler.publish(recorded)
-    sim.run()
 
 
 def come_and_go(sim: Simulation, chance: random.Random) -> None:
