@@ -17,7 +17,7 @@ from rewake.actors.providers import ScriptedProvider, call_tool, drop, limit, ov
 from rewake.actors.providers.extract import extract
 from rewake.actors.simulation import Simulation
 from rewake.actors.tools import tool
-from rewake.events import Log, RewakeError
+from rewake.events import Event, Log, RewakeError
 from rewake.projections.fold import PROJECTIONS, STREAMS
 from rewake.projections.fold import fold as folded_offline
 
@@ -161,6 +161,16 @@ def act(sim: Simulation, chance: random.Random) -> None:
             config = AgentConfig(name="run", model="m", tools=(look,))
             with suppress(RewakeError):
                 sim.run_once(config, "look around", timeout=chance.choice([0, 2, 60]))
+
+
+def host_says(sim: Simulation, event: Event) -> None:
+    """The host records it and everybody takes it in."""
+    cell = sim.scheduler.cells["host"]
+    (recorded,) = sim.log.append("host", sim.log.version("host"), [event])
+    cell.rise(sim.log)
+    cell.fresh = False
+    sim.scheduler.publish(recorded)
+    sim.run()
 
 
 def come_and_go(sim: Simulation, chance: random.Random) -> None:

@@ -18,8 +18,9 @@ from click.testing import CliRunner, Result
 
 from rewake.actors import snapshots
 from rewake.events import Log, open_log
+from rewake.projections.fold import fold
 from rewake.scripts import stepping, walking
-from rewake.scripts.accounts import drain_of, projected, state_of
+from rewake.scripts.accounts import drain_of, state_of
 from rewake.scripts.cli import main
 from rewake.scripts.walking import STOPS, Walk
 from tests.actors.worlds import lived
@@ -132,7 +133,7 @@ def test_wherever_one_comes_from_the_states_are_the_logs(monkeypatch: pytest.Mon
         assert step is not None
         assert step.recorded.seq == seq
         for (name, stream), state in step.after.projections.items():
-            assert snapshots.digest(state) == snapshots.digest(projected(log, name, stream, seq))
+            assert snapshots.digest(state) == snapshots.digest(fold(log, name, stream=stream, until=seq))
         for name in ("ada", "bob", "eve"):
             if state := step.agent(name):
                 assert snapshots.digest(state) == snapshots.digest(state_of(log, name, seq))
