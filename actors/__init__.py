@@ -44,6 +44,7 @@ from rewake.events.errors import (
     TurnNotRunning,
     UnknownAgent,
 )
+from rewake.projections.plan import Plan, Refusal
 
 __all__ = [
     "AbortReport",
@@ -74,8 +75,10 @@ __all__ = [
     "NoWake",
     "NotALog",
     "Owed",
+    "Plan",
     "Quiesced",
     "Receipt",
+    "Refusal",
     "Result",
     "RewakeError",
     "Runtime",

@@ -52,7 +52,13 @@ CHECKED_ELSEWHERE = frozenset({"kind", "tools", "strategy", "inference_policy", 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 
 
-class AgentConfig(Struct, frozen=True, kw_only=True):
+class Named(Struct, frozen=True):
+    """What has a name, given first."""
+
+    name: str
+
+
+class AgentConfig(Named, frozen=True, kw_only=True):
     """An agent's configuration. Sizes are tokens of `encoding`; `call_timeout` and `hold_stall_after` are seconds.
 
     `call_timeout` is what a provider's answer may take, and what `inference_policy` and `context` have for theirs.
@@ -62,7 +68,6 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     InvalidSetting with the name, the value and why.
     """
 
-    name: str
     model: str
     kind: Kind = "resident"
     provider: str | None = None
@@ -305,6 +310,11 @@ def resolve(providers: Providers, model: str, named: str | None = None) -> Provi
 
 
 def all_providers(providers: Providers) -> dict[str, Provider]:
-    """Every provider by its own name."""
-    every: Sequence[Provider] = list(providers.values()) if isinstance(providers, Mapping) else [providers]
+    """Every provider by its own name. Raises InvalidSetting for what is none."""
+    every: Sequence[Any] = list(providers.values()) if isinstance(providers, Mapping) else [providers]
+    if not every:
+        raise InvalidSetting("provider", providers, "at least one is needed")
+    for one in every:
+        if not isinstance(getattr(one, "name", None), str) or not callable(getattr(one, "infer", None)):
+            raise InvalidSetting("provider", one, "a provider has a name and a coroutine infer(request, on_delta)")
     return {provider.name: provider for provider in every}

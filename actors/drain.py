@@ -287,7 +287,7 @@ def standing(state: Drain) -> Status:
     if state.stream in state.host.parked:
         return Status("stuck", f"its drain is parked: {state.host.parked[state.stream]}")
     if state.settings.live is None or state.settings.disposed:
-        return Status("idle", "the agent does not live")
+        return Status("idle", "nothing has called for it yet")
     if gated := state.compression.gated:
         gate = state.gates.get(gated.provider)
         opens = gates.next_at(gate, gated.model) if gate else None

@@ -75,6 +75,7 @@ class Engine(Operated):
             raise InvalidSetting("sources", sources, "not supported by this version")
         self.options = options or RuntimeOptions()
         self.providers: Providers = provider
+        all_providers(provider)
         self._given = log
         self._configs = check_names(agents)
         self._settings = {config.name: recorded_settings(config, provider) for config in self._configs.values()}

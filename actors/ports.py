@@ -20,7 +20,7 @@ from rewake.actors.excerpts import BUILT_IN
 from rewake.actors.inside import INSIDE
 from rewake.actors.lines import Line, Waiting
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
-from rewake.actors.providers.base import Provider, ProviderError, ProviderTimeout, Validator, failure_of
+from rewake.actors.providers.base import Provider, ProviderError, ProviderTimeout, Reply, Validator, failure_of
 from rewake.actors.tools import InThread, Tool, ToolContext, cancelled, run, unknown_tool
 from rewake.events import MAX_EVENT_BYTES, Failure, Millis
 
@@ -173,11 +173,11 @@ class Ports:
 
             async with limit:
                 reply = await self.provider(order).infer(request, delta)
-            size = len(msgspec.json.encode(reply))
-            if size > MAX_EVENT_BYTES - 4_096:
-                said = f"the answer is {size:,} bytes; at most {MAX_EVENT_BYTES:,} are taken"
+            packed = msgspec.json.encode(reply)
+            if len(packed) > MAX_EVENT_BYTES - 4_096:
+                said = f"the answer is {len(packed):,} bytes; at most {MAX_EVENT_BYTES:,} are taken"
                 return Failed(order.call, Failure("unknown", said, True), bool(emitted), gate_version)
-            return Answered(order.call, reply, gate_version)
+            return Answered(order.call, taken(reply, packed), gate_version)
         except asyncio.CancelledError as error:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
@@ -252,3 +252,10 @@ class Ports:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=patience)
+
+
+def taken(reply: Any, packed: bytes) -> Reply:
+    """An answer as it will be read from the log. Raises TypeError or ValidationError: a provider is anybody's code."""
+    if not isinstance(reply, Reply):
+        raise TypeError(f"the provider answered with {type(reply).__name__}, not with a Reply")
+    return msgspec.json.decode(packed, type=Reply)

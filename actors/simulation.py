@@ -45,6 +45,7 @@ class Simulation(Operated):
         log: Log | str | None = None,
         options: RuntimeOptions | None = None,
     ) -> None:
+        all_providers(provider)
         self.options = options or RuntimeOptions()
         self.log: Log = MemoryLog() if log is None else open_log(log) if isinstance(log, str) else log
         self.providers: Providers = provider

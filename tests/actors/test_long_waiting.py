@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from rewake.actors.config import AgentConfig, RuntimeOptions
+from rewake.actors.owing import Owed
 from rewake.actors.providers import (
     ScriptedProvider,
     call_tool,
@@ -26,7 +27,7 @@ from rewake.actors.providers import (
     slow,
 )
 from rewake.actors.redecide import redecide
-from rewake.actors.reports import Owed, Receipt
+from rewake.actors.reports import Receipt
 from rewake.actors.simulation import Simulation
 from rewake.actors.tools import tool
 from rewake.events import (

@@ -10,10 +10,7 @@ import pytest
 
 from rewake.actors import Runtime
 from rewake.actors.providers import Reply, Request, ScriptedProvider, reply
-from rewake.events import (
-    InferenceFailed,
-    MemoryLog,
-)
+from rewake.events import InferenceFailed, InvalidSetting, MemoryLog, Text, Usage
 from tests.actors.threads import AT_ONCE, MIB, agents, kinds
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -44,6 +41,42 @@ def test_whatever_a_provider_raises_is_a_failure_of_its_call(error: BaseExceptio
     (failure,) = [one.event for one in log.read(kinds=["inference_failed"])]
     assert isinstance(failure, InferenceFailed)
     assert failure.error.kind == "unknown"
+
+
+class Answering:
+    """A provider that answers with whatever it was given, then with a reply."""
+
+    name = "answering"
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    async def infer(self, request: Request, on_delta: Any, /) -> Any:
+        return self.answers.pop(0) if self.answers else reply("fine")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("hello", "answered with str"),
+        (None, "answered with NoneType"),
+        (Reply((Text("a"),), usage=Usage(None, 1)), "usage.input"),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_what_is_no_reply_is_a_failure_of_its_call(answer: Any, said: str):
+    """Not of the actor, which nobody would see."""
+    log = MemoryLog()
+    with Runtime(log, provider=Answering(answer), agents=agents()) as rt:
+        assert rt.result(rt.push("ada", "hello"), timeout=20).text == "fine"
+    (failed,) = [one.event for one in log.read() if isinstance(one.event, InferenceFailed)]
+    assert failed.error.kind == "unknown"
+    assert said in failed.error.message
+
+
+@pytest.mark.parametrize("provider", [None, {}, object()])
+def test_what_is_no_provider_is_refused_before_anything_starts(provider: Any):
+    with pytest.raises(InvalidSetting, match="provider"):
+        Runtime(MemoryLog(), provider=provider, agents=agents())
 
 
 def test_an_answer_that_takes_too_long_is_a_timeout():
