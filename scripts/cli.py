@@ -31,7 +31,7 @@ COMMANDS = {
     "tables": "querying",
     "tail": "tailing",
     "verify": "reading",
-    "what-if": "redeciding",
+    "what-if": "redeciding:what_if",
     "why": "why",
 }
 """Where each command is, and its name there if that is another: its module is imported when it is asked for."""
@@ -64,7 +64,6 @@ class Commands(Plain, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return getattr(import_module(f"rewake.scripts.{COMMANDS[cmd_name]}"), cmd_name.replace("-", "_"))
         module, _, name = COMMANDS[cmd_name].partition(":")
         return getattr(import_module(f"rewake.scripts.{module}"), name or cmd_name)
 

@@ -138,9 +138,11 @@ def test_a_table_shows_no_escape_of_what_was_pushed(rewake: Rewake, held: Path):
 
 MORE = {
     "backup": ("{out}",),
+    "diff": ("{out}",),
     "query": ("SELECT 1",),
     "show": ("wakes",),
     "tables": ("{out}",),
+    "what-if": ("--set", "ada.max_tokens=3"),
     "why": ("ada/turn/1",),
 }
 """What a command takes beside its log."""
