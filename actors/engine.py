@@ -105,10 +105,14 @@ class Engine(Operated):
             self.log = given
         try:
             self._epoch = self.log.open_writer()
-            start_whole(self.log)
         except BaseException:
             if self.log is not given:
                 self.log.close()
+            raise
+        try:
+            start_whole(self.log)
+        except BaseException:
+            self.log.close()
             raise
 
     def _start(self) -> None:

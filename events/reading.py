@@ -27,6 +27,14 @@ CHUNK = 100
 # `data` comes as bytes: what is no UTF-8 is then found with the seq that it has.
 COLUMNS = "seq, at, stream, version, cause, read, kind, CAST(data AS BLOB)"
 
+NONE = type(None)
+TYPES = frozenset(
+    (int, int, int, int, cause, int, str, bytes, *more)
+    for cause in (int, NONE)
+    for more in ((), (int, bytes), (int, NONE))
+)
+"""The types that a row has, of COLUMNS alone or with `rest` and `digest`."""
+
 
 class Reader:
     """The questions that a log's file answers. Each takes a connection for one query and gives it back."""
@@ -191,6 +199,11 @@ class Reader:
         try:
             with self.connection() as conn, closing(conn.execute(sql, parameters)) as cursor:
                 while chunk := cursor.fetchmany(CHUNK):
+                    if place := odd(chunk):
+                        rows += chunk[: place - 1]
+                        if rows:
+                            return rows, True
+                        raise LogCorrupt(good + 1, "the file is damaged: a value is not of its column's type")
                     rows += chunk
                     room -= sum([len(row[7]) for row in chunk])
                     if len(rows) >= PAGE or room < 0:
@@ -220,6 +233,11 @@ class Reader:
         if (name := self._names.get(stream_id)) is None:
             raise LogCorrupt(seq, f"its stream, number {stream_id}, has no name")
         return name
+
+
+def odd(rows: list[tuple[Any, ...]]) -> int:
+    """Which row, from 1, has a value that is not of its column's type, as no writer writes one; 0: none."""
+    return next((place for place, row in enumerate(rows, 1) if tuple(map(type, row)) not in TYPES), 0)
 
 
 def damage(error: sqlite3.DatabaseError) -> bool:

@@ -63,14 +63,12 @@ def verify(log: Log) -> Verification:
 
 def start_whole(log: Log) -> None:
     """What a start without any snapshot reads is the whole log: raises LogCorrupt, as `located`, unless it is whole."""
-    if any(log.snapshots(stream) for stream in log.streams()):
-        return
     try:
-        fault = next(faults(log, Walk()), None)
+        if not any(log.snapshots(stream) for stream in log.streams()):
+            for fault in faults(log, Walk()):
+                raise LogCorrupt(fault.seq, fault.why)
     except LogCorrupt as corrupt:
         raise located(log, corrupt) from corrupt
-    if fault is not None:
-        raise LogCorrupt(fault.seq, fault.why, path=log.path, last_good_seq=fault.seq - 1)
 
 
 def located(log: Log, corrupt: LogCorrupt) -> LogCorrupt:

@@ -44,6 +44,7 @@ def test_a_whole_log_is_whole(tmp_path: Path):
         assert (found.ok, found.first_bad_seq, found.last_good_seq, found.why) == (True, None, 9, "")
 
 
+@pytest.mark.scenario("L-08")
 def test_a_log_that_was_cut_back_to_a_whole_append_is_whole(tmp_path: Path):
     log = filled(open_log(tmp_path / "log.db"))
     assert log.tear() == 2
@@ -56,9 +57,11 @@ def test_a_log_that_was_cut_back_to_a_whole_append_is_whole(tmp_path: Path):
     assert verify(log).ok
 
 
+@pytest.mark.scenario("L-08")
 @pytest.mark.parametrize(
     ("sql", "bad", "why"),
     [
+        ("UPDATE log SET data = CAST(data AS BLOB), read = 'x' WHERE seq = 5", 5, "column's type"),
         ("DELETE FROM log WHERE seq = 5", 5, "missing"),
         ("DELETE FROM log WHERE seq > 7", 8, "recorded end"),
         ("UPDATE log SET version = 50 WHERE seq = 5", 5, "version 50"),

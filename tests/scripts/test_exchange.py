@@ -286,7 +286,7 @@ def test_no_runtime_starts_on_a_damaged_log(held: Path, shell: type[Runtime | Si
     assert (corrupt.value.seq, corrupt.value.last_good_seq) == (found.first_bad_seq, found.last_good_seq)
     assert f"--until {found.last_good_seq}` and" in str(corrupt.value)
     with closing(open_log(held)) as log:
-        log.open_writer()
+        log.open_writer()  # it was let go
         assert log.head() == head
 
 
