@@ -23,8 +23,8 @@ COMMANDS = {
     "export": "exchange",
     "import": "exchange:import_",
     "owed": "reading",
-    "redecide": "redeciding",
     "query": "querying",
+    "redecide": "redeciding",
     "replay": "replaying",
     "run": "running",
     "show": "reading",
@@ -65,7 +65,7 @@ class Commands(Plain, click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
-        return getattr(import_module(f"rewake.scripts.{module}"), name or cmd_name)
+        return getattr(import_module(f"rewake.scripts.{module}"), name or cmd_name.replace("-", "_"))
 
 
 def code(error: RewakeError) -> int:
