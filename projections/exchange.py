@@ -150,7 +150,7 @@ def headed(first: bytes, name: str) -> Header:
 
 
 def commits(lines: Iterable[tuple[int, bytes]], header: Header) -> Iterator[list[Row]]:
-    """The rows of each commit, checked; of one that is cut its whole appends."""
+    """The rows of each commit, checked; at the end those of one that is cut."""
     walk, waiting = Walk(), list[Row]()
     for number, text in lines:
         try:
@@ -167,8 +167,6 @@ def commits(lines: Iterable[tuple[int, bytes]], header: Header) -> Iterator[list
         if row.digest is not None:
             yield waiting
             waiting = []
-    while waiting and waiting[-1].rest:
-        waiting.pop()
     if waiting:
         yield waiting
 
@@ -183,7 +181,7 @@ def parsed(text: bytes) -> Row:
 
 
 def appends(commit: list[Row]) -> list[Append]:
-    """The appends that wrote these rows. Each event keeps its stored form, an old one too."""
+    """The appends that wrote these rows, without one that is cut. Each event keeps its stored form, an old one too."""
     made: list[Append] = []
     drafts: list[Draft] = []
     for row in commit:
