@@ -90,12 +90,15 @@ class Line:
 
     def goes(self, waiting: Waiting, admit: Admit) -> bool:
         model = waiting.order.model
-        if refuses(admit, waiting) or model in self.unheard.values():
+        stopped = waiting.order.fresh and not admit.fresh  # if the gate has yet to hear of a resume it waits here
+        if stopped or refuses(admit, waiting) or model in self.unheard.values():
             return False
         lane = admit.gate.lanes.get(model)
         return lane is None or lane.limit is None or self.flying[model] < lane.limit
 
 
 def refuses(admit: Admit, waiting: Waiting) -> bool:
+    """Whether a call is given back. One whose sender knows more of the host than the gate does is not."""
     order = waiting.order
-    return shut(admit.gate, order.model, waiting.stream) or (order.fresh and not admit.fresh)
+    parks = order.fresh and not admit.fresh and admit.host_version >= order.host_version
+    return parks or shut(admit.gate, order.model, waiting.stream)

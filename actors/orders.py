@@ -17,7 +17,7 @@ OPEN = Gate()
 class Infer:
     """Send this call to a provider, when its gate admits it.
 
-    `render` makes the request, at the moment that it is sent.
+    `render` makes the request, at the moment that it is sent. `host_version`: what whoever orders it knows of the host.
     """
 
     call: str
@@ -28,6 +28,7 @@ class Infer:
     fresh: bool
     timeout: float
     render: Callable[[], Request] = field(compare=False, repr=False)
+    host_version: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

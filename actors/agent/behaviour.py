@@ -72,6 +72,7 @@ from rewake.events import (
     ProviderReleased,
     ProviderTried,
     Quarantined,
+    Quiesced,
     Recorded,
     Refused,
     Released,
@@ -111,7 +112,7 @@ def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
         orders=partial(orders, sayings=Sayings()),
         follows=(
             Follow(f"drain/{name}", compression.KINDS, frozenset({Compressed, DrainPassed, Quarantined, Released})),
-            Follow("host", host.KINDS, frozenset({Resumed})),
+            Follow("host", host.KINDS, frozenset({Quiesced, Resumed})),
             Follow("gate/*", gates.KINDS, frozenset({GateClosed, GateOpened})),
         ),
     )
@@ -253,6 +254,7 @@ def turn_orders(state: Agent, turn: Turn, sayings: Sayings | None = None) -> Map
             turn.fresh,
             live.call_timeout_ms / 1_000,
             partial(render, state, call, sayings),
+            state.host.moved,
         )
         return {("call", call.call): infer}
     if turn.retry:

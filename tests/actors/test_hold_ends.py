@@ -304,12 +304,13 @@ def test_without_maintenance_a_hold_has_its_passes_five_seconds_apart():
 
 
 @pytest.mark.scenario("H-46")
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("takes", "why", "minutes"), [(3_000, "deadline", 30), (420, "fit", 7)])
 def test_what_a_hold_releases_while_the_host_is_quiesced_is_parked_and_compiled_at_resume(
-    takes: float, why: str, minutes: int
+    takes: float, why: str, minutes: int, seed: int
 ):
     """Also over a restart."""
-    sim = overfull(after(takes))
+    sim = overfull(after(takes), seed=seed)
     sim.advance(minutes=5)
     host_says(sim, Quiesced("surgery"))
     sim.advance(minutes=40)
