@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -299,7 +298,7 @@ class Waiting:
             return bool(one.why) and one.next_at >= self.sim.now
         if one.state == "gated":
             return any(wait.state in ("probing", "ramping") for gate in self.sim.health().gates for wait in gate.waits)
-        return one.state == "owed" and bool(re.search(r" is (calling|tooling)$|^waits for the end of ", one.why))
+        return one.state == "owed" and one.ends not in ("", "the agent's next step")
 
     def ends(self) -> None:
         """In fine weather all that is owed ends; the log is sound, and decided again as it was."""
