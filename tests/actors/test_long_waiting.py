@@ -360,16 +360,9 @@ WHOLE = settings(deadline=None, suppress_health_check=LONG)
 SEEDS, MOST = st.integers(0, 255), st.sampled_from([0, 1, 3])
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1_200)  # to find a short life that fails takes a while
-@settings(WHOLE, max_examples=4)
+@settings(WHOLE, max_examples=6)
 @given(lives(), SEEDS, MOST)
 def test_nothing_waits_for_ever_is_lost_or_comes_twice(acts: list[tuple[Any, ...]], seed: int, most: int):
-    lived(acts, seed, most)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1_200)
-@settings(WHOLE, max_examples=8)
-@given(lives(), SEEDS, MOST)
-def test_nothing_waits_for_ever_is_lost_or_comes_twice_in_more_lives(acts: list[tuple[Any, ...]], seed: int, most: int):
     lived(acts, seed, most)

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from rewake.events import Log, TurnStarted
 from rewake.projections import holds, turns, wakes
 from rewake.projections.holds import Holds
@@ -21,6 +23,7 @@ Transition = tuple[str, str, str]
 """From a state, to a state, by an event of that kind."""
 
 
+@pytest.mark.soak
 def test_the_readme_draws_what_a_thousand_lives_visit_and_nothing_else():
     visited = Counter[Transition]()
     for seed in range(LIVES):
