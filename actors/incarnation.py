@@ -23,7 +23,9 @@ from rewake.events.base import kind_of
 S = TypeVar("S")
 
 SNAPSHOT_EVERY = 1_000
-"""Events of its own stream, or of those that it follows, after which an actor is snapshot."""
+"""Events of its own stream after which an actor is snapshot."""
+READ_EVERY = 4_000
+"""Events of the streams that it follows after which it is too: seldom, for a state takes more room than it saves time."""
 
 
 class Asked(Struct):
@@ -186,7 +188,7 @@ class Incarnation(Generic[S]):
         self.ended.clear()
         return Changes(start, cancel)
 
-    def snapshot(self, *, every: int = SNAPSHOT_EVERY, read: int = SNAPSHOT_EVERY) -> Snapshot | None:
+    def snapshot(self, *, every: int = SNAPSHOT_EVERY, read: int = READ_EVERY) -> Snapshot | None:
         """The state to keep, when its tail has grown long enough: by `every` events of its own, or `read` of others. None
         also for one that can not be packed: it is kept in the log alone.
         """

@@ -20,8 +20,6 @@ from rewake.actors.worker import Rung
 from rewake.events import Log, LogFailed, Millis, Recorded, RewakeError, StreamConflict, StreamMoved
 from rewake.events.errors import ActorParked, RuntimeStopped
 
-NEWER = 100
-"""Events of others that an actor has read since its last snapshot, for which one is kept at a stop."""
 MOST = 256
 """Commands that are decided for one append, at the most."""
 
@@ -268,5 +266,5 @@ class Shell(Rung):
     def finish(self) -> None:
         """At an orderly stop: keep a snapshot of what is newer than the last one."""
         standing = self.parked is None and not self.broken and not self.fresh
-        if standing and self.incarnation and (snapshot := self.incarnation.snapshot(every=1, read=NEWER)):
+        if standing and self.incarnation and (snapshot := self.incarnation.snapshot(every=1)):
             self.house.journal.save(snapshot)
