@@ -29,9 +29,9 @@ def outgrown(state: Agent) -> list[Event]:
         return []
     if not isinstance(plan, Plan) and not can_wait(state, plan):
         return []
-    shown = turn.compiled.plan if turn.compiled else ()
-    if isinstance(plan, Plan) and begun(plan.stretches) == begun(shown):
-        return []  # it would show what is shown now
+    shown, note = (turn.compiled.plan, turn.compiled.note) if turn.compiled else ((), "")
+    if isinstance(plan, Plan) and begun(plan.stretches) == begun(shown) and not note:
+        return []  # it would show what is shown now; a hold's note it would leave out
     return [started(state, mine(state, turn.wakes), turn)]
 
 
