@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from immutables import Map
 from msgspec import Struct
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from rewake.actors import deferring
 from rewake.actors.agent.alerting import moved, stuck
 from rewake.actors.agent.commands import Answered, Failed, NotSent, ReleaseQuarantine
-from rewake.actors.agent.state import Evolve, dispatch
+from rewake.actors.agent.state import Evolve, dispatch, folded
 from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
 from rewake.actors.orders import Infer
 from rewake.actors.providers.base import Reply
@@ -159,11 +158,7 @@ def drain(name: str) -> Behaviour[Drain]:
 
 def evolve(state: Drain, recorded: Recorded) -> Drain:
     """Fold an event of the drain's stream, or of one that it follows."""
-    changes: dict[str, Any] = {}
-    for name, fold in FOLDS.get(type(recorded.event), ()):
-        before = getattr(state, name)
-        if (after := fold(before, recorded)) is not before:
-            changes[name] = after
+    changes = folded(FOLDS, state, recorded)
     if recorded.stream == state.stream:
         changes["version"] = recorded.version
     return replace(state, **changes) if changes else state

@@ -185,8 +185,7 @@ class Ports:
         except GeneratorExit:
             raise
         except BaseException as error:
-            late = isinstance(error, TimeoutError) and limit.expired()
-            shown = ProviderTimeout(f"no answer within {order.timeout:g} s") if late else error
+            shown = timely(error, limit, f"no answer within {order.timeout:g} s")
             return broken(order.call, shown, emitted, gate_version)
         finally:
             self.emitting.pop(order.call, None)
@@ -223,9 +222,8 @@ class Ports:
         except BaseException as raised:
             if isinstance(raised, asyncio.CancelledError) and cancelled():
                 raise
-            late = isinstance(raised, TimeoutError) and limit.expired()
-            said = f"the agent's own callables gave no answer within {order.timeout:g} s" if late else ""
-            prepared = Prepared(order.turn, order.attempt, True, failure_of(ProviderTimeout(said) if late else raised))
+            shown = timely(raised, limit, f"the agent's own callables gave no answer within {order.timeout or 0:g} s")
+            prepared = Prepared(order.turn, order.attempt, True, failure_of(shown))
         self.deliver(stream, prepared)
 
     async def prepared(self, order: Ask, equipment: Equipment) -> Prepared:
@@ -252,6 +250,11 @@ class Ports:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=patience)
+
+
+def timely(error: BaseException, limit: asyncio.Timeout, said: str) -> BaseException:
+    """What an error is told as: where it is the time limit's own, as that."""
+    return ProviderTimeout(said) if isinstance(error, TimeoutError) and limit.expired() else error
 
 
 def taken(reply: Any, packed: bytes) -> Reply:

@@ -94,16 +94,22 @@ def dispatch(parts: dict[str, tuple[frozenset[type[Event]], Evolve]]) -> dict[ty
     return {kind: [(name, fold) for name, (folded, fold) in parts.items() if kind in folded] for kind in kinds}
 
 
+def folded(folds: dict[type[Event], list[tuple[str, Evolve]]], state: Any, recorded: Recorded) -> dict[str, Any]:
+    """The parts of a state that an event changes, each by its name."""
+    changes: dict[str, Any] = {}
+    for name, fold in folds.get(type(recorded.event), ()):
+        before = getattr(state, name)
+        if (after := fold(before, recorded)) is not before:
+            changes[name] = after
+    return changes
+
+
 FOLDS = dispatch(PARTS)
 
 
 def evolve(state: Agent, recorded: Recorded) -> Agent:
     """Fold an event of the agent's own stream, or of one that it follows."""
-    changes: dict[str, Any] = {}
-    for name, fold in FOLDS.get(type(recorded.event), ()):
-        before = getattr(state, name)
-        if (after := fold(before, recorded)) is not before:
-            changes[name] = after
+    changes = folded(FOLDS, state, recorded)
     if recorded.stream == state.stream:
         changes["version"] = recorded.version
         if type(recorded.event) is InferenceRequested:
