@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from rewake.actors.behaviour import Behaviour, Command, Due
 from rewake.actors.incarnation import Asked, Batch, Incarnation
-from rewake.events import Append, Log, Recorded
+from rewake.events import Append, Recorded
+from rewake.events.log import Past
 
 
 class Crash(BaseException):
@@ -37,14 +38,14 @@ class Cell:
     `fresh`: it has yet to take `Restarted` in. `stalled`: it raised, and its supervisor has not answered yet.
     """
 
-    def __init__(self, behaviour: Behaviour[Any], log: Log) -> None:
+    def __init__(self, behaviour: Behaviour[Any], log: Past) -> None:
         self.behaviour = behaviour
         self.mail: deque[Asked] = deque()
         self.trouble = ""
         self.parked = ""
         self.rise(log)
 
-    def rise(self, log: Log) -> None:
+    def rise(self, log: Past) -> None:
         """A new incarnation, rebuilt from the log; the mail stays."""
         self.incarnation: Incarnation[Any] = Incarnation(self.behaviour, log)
         self.batch: Batch[Any] | None = None

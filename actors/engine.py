@@ -43,7 +43,6 @@ from rewake.events import (
     CalledFromInside,
     InvalidSetting,
     Log,
-    LogCorrupt,
     LogFailed,
     Recorded,
     RewakeError,
@@ -51,7 +50,7 @@ from rewake.events import (
     open_log,
 )
 from rewake.events.errors import ActorParked
-from rewake.projections.verifying import located, start_whole
+from rewake.projections.starting import Noted, locating, newest, start_whole
 
 START_TIMEOUT = 60.0
 """Seconds that the actors may take to come up."""
@@ -104,7 +103,8 @@ class Engine(Operated):
         else:
             self.log = given
         try:
-            self._epoch = self.log.open_writer()
+            with locating(self.log):
+                self._epoch = self.log.open_writer()
         except BaseException:
             if self.log is not given:
                 self.log.close()
@@ -116,8 +116,8 @@ class Engine(Operated):
             raise
 
     def _start(self) -> None:
-        newest = max((recorded.at for recorded in self.log.read(after=max(0, self.log.head() - 1_000))), default=0)
-        self._time = ProcessTime(newest)
+        unpacking, past = Unpacking(), Noted(self.log)
+        self._time = ProcessTime(newest(past))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rewake-ports", daemon=True)
         self._thread.start()
@@ -135,10 +135,9 @@ class Engine(Operated):
         self._running = True
         if self.options.on_alert:
             self._telling.append(Subscription(self._alerting(self.options.on_alert)))
-        names = names_of(self._configs, self.log)
-        unpacking = Unpacking()
-        for behaviour in behaviours(self._configs, names, self.providers):
-            self._join(behaviour, unpacking)
+        for behaviour in behaviours(self._configs, names_of(self._configs, self.log), self.providers):
+            self._join(behaviour, unpacking, past)
+        past.check()
         options = self.options
         pause = round(options.maintenance_interval * 1_000)
         host, *others = self._shells.values()
@@ -156,7 +155,7 @@ class Engine(Operated):
             with suppress(ActorParked):
                 wait(START_TIMEOUT)
 
-    def _join(self, behaviour: Behaviour[Any], unpacking: Unpacking | None = None) -> Shell:
+    def _join(self, behaviour: Behaviour[Any], unpacking: Unpacking | None = None, past: Noted | None = None) -> Shell:
         """An actor, rebuilt from the log, subscribed before it reads; it does nothing before its `restart`."""
         shell = Shell(behaviour, self)
         self._subscriptions.add(shell)
@@ -164,13 +163,11 @@ class Engine(Operated):
         patience = time.monotonic() + self.options.busy_timeout
         while True:
             try:
-                shell.rise(unpacking)
+                shell.rise(unpacking, past)
             except LogFailed as error:
                 if time.monotonic() > patience:
                     raise LogFailed(f"{behaviour.stream} can not be read: {error}") from error
                 time.sleep(READ_AGAIN)
-            except LogCorrupt as error:
-                raise located(self.log, error) from error
             else:
                 return shell
 
@@ -185,7 +182,8 @@ class Engine(Operated):
                     if shell := self._shells.get(behaviour.stream):
                         shell.tell(partial(shell.become, behaviour))
                     else:
-                        self._join(behaviour).restart()
+                        with locating(self.log):
+                            self._join(behaviour).restart()
                 self._ask(f"agent/{config.name}", Start(recorded, once))
             except BaseException:
                 self._configs = before

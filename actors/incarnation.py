@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from rewake.actors.behaviour import Behaviour, Command, Key, Order, Position, command, consume, fold
 from rewake.actors.snapshots import Packing, Unpacking
-from rewake.events import Append, Draft, Log, LogCorrupt, Millis, Recorded, RewakeError, Snapshot
+from rewake.events import Append, Draft, LogCorrupt, Millis, Recorded, RewakeError, Snapshot
 from rewake.events.base import kind_of
+from rewake.events.log import Past
 
 S = TypeVar("S")
 
@@ -71,7 +72,7 @@ class Changes(Struct):
 class Incarnation(Generic[S]):
     """An actor's state, its feed of followed events, and the orders that it has started."""
 
-    def __init__(self, behaviour: Behaviour[S], log: Log, unpacking: Unpacking | None = None) -> None:
+    def __init__(self, behaviour: Behaviour[S], log: Past, unpacking: Unpacking | None = None) -> None:
         self.behaviour = behaviour
         self.feed: deque[Recorded] = deque()
         self.started: dict[Key, Order] = {}
@@ -209,7 +210,7 @@ def answer(batch: Batch[Any], recorded: Sequence[Recorded]) -> None:
 
 
 def recover(
-    behaviour: Behaviour[S], log: Log, head: int, unpacking: Unpacking | None = None
+    behaviour: Behaviour[S], log: Past, head: int, unpacking: Unpacking | None = None
 ) -> tuple[Position[S], int]:
     """Where the actor stood: the newest valid snapshot, its own events after it, and what it had read of the others.
 
@@ -247,7 +248,7 @@ def restored(behaviour: Behaviour[S], snapshot: Snapshot, unpacking: Unpacking) 
         return None
 
 
-def followed(behaviour: Behaviour[Any], log: Log, after: int, until: int) -> Iterator[Recorded]:
+def followed(behaviour: Behaviour[Any], log: Past, after: int, until: int) -> Iterator[Recorded]:
     """What the actor follows, of all streams, in the order of the log."""
     feeds = [
         log.read(after, follow.stream, [kind_of(kind) for kind in follow.folds], until) for follow in behaviour.follows

@@ -18,6 +18,7 @@ from rewake.actors.reports import IdleReport, Receipt, Result, StopReport
 from rewake.actors.surface import Duration
 from rewake.actors.telling import Subscription
 from rewake.events import Millis, Recorded, RewakeError, RuntimeStopped
+from rewake.projections.starting import locating
 
 PAGE = 1_000
 """Events that `atail` reads at a time."""
@@ -38,7 +39,8 @@ class Runtime(Engine):
             self._shells, self._subscriptions = {}, Subscriptions()
             self._open()
             try:
-                self._start()
+                with locating(self.log):
+                    self._start()
             except BaseException:
                 self._close(self.options.stop_timeout)
                 raise

@@ -20,6 +20,7 @@ from rewake.actors.ports import Ports
 from rewake.actors.virtual import Timers, VirtualLoop
 from rewake.events import Append, Log, Millis, Recorded, StreamConflict, StreamMoved
 from rewake.events.errors import ActorParked
+from rewake.events.log import Past
 
 SNAPSHOTS = 1 / 32
 """How likely an actor is snapshot after it has decided something."""
@@ -54,9 +55,9 @@ class Scheduler:
         self.dying = False
         self.closing = False
 
-    def join(self, behaviour: Behaviour[Any]) -> None:
+    def join(self, behaviour: Behaviour[Any], past: Past | None = None) -> None:
         """Start an actor: it takes in first that it was restarted."""
-        cell = Cell(behaviour, self.log)
+        cell = Cell(behaviour, past or self.log)
         self.cells[behaviour.stream] = cell
         self.subscriptions.add(cell)
         self.post(behaviour.stream, Asked(Restarted()))

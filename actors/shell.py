@@ -19,6 +19,7 @@ from rewake.actors.snapshots import Unpacking
 from rewake.actors.worker import Rung
 from rewake.events import Log, LogFailed, Millis, Recorded, RewakeError, StreamConflict, StreamMoved
 from rewake.events.errors import ActorParked, RuntimeStopped
+from rewake.events.log import Past
 
 MOST = 256
 """Commands that are decided for one append, at the most."""
@@ -108,9 +109,9 @@ class Shell(Rung):
         if self.incarnation is not None:
             self.incarnation.behaviour = behaviour
 
-    def rise(self, unpacking: Unpacking | None = None) -> None:
+    def rise(self, unpacking: Unpacking | None = None, past: Past | None = None) -> None:
         """A new incarnation, rebuilt from the log: it begins by taking in that it was restarted."""
-        self.incarnation = Incarnation(self.behaviour, self.house.log, unpacking)
+        self.incarnation = Incarnation(self.behaviour, past or self.house.log, unpacking)
         self.state = self.incarnation.state
         self.fresh = True
 

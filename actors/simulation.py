@@ -21,8 +21,8 @@ from rewake.actors.ports import Ports
 from rewake.actors.reports import Alert, IdleReport, Receipt, Result, StopReport
 from rewake.actors.scheduling import Armed, Crash, Scheduler, inline
 from rewake.actors.surface import Duration, Surface
-from rewake.events import Alerted, Log, LogCorrupt, MemoryLog, Millis, Recorded, RewakeError, RuntimeStopped, open_log
-from rewake.projections.verifying import located, start_whole
+from rewake.events import Alerted, Log, MemoryLog, Millis, Recorded, RewakeError, RuntimeStopped, open_log
+from rewake.projections.starting import Noted, locating, newest, start_whole
 
 EPOCH: Millis = 1_767_225_600_000
 """2026-01-01T00:00Z, where a simulation's clock starts."""
@@ -153,42 +153,41 @@ class Simulation(Operated):
         return self.log
 
     def _boot(self) -> None:
-        epoch = self.log.open_writer()
+        with locating(self.log):
+            epoch, past = self.log.open_writer(), Noted(self.log)
         try:
             start_whole(self.log)
+            with locating(self.log):
+                self._base = max(self._wall, newest(past)) - self._mono
         except BaseException:
             self.log.close()
             raise
-        newest = max((recorded.at for recorded in self.log.read(after=max(0, self.log.head() - 1_000))), default=0)
-        self._base = max(self._wall, newest) - self._mono
         self.scheduler = Scheduler(self.log, self._chance, self._armed, lambda: self.now, self._alerted)
         self.scheduler.loop.at = self._mono / 1_000
         self.crashed, self.running = False, True
         try:
-            self._start(epoch)
+            with locating(self.log):
+                self._start(epoch, past)
         except Crash:
             self._died()
-        except LogCorrupt as error:
-            damaged = located(self.log, error)
-            self._let_go()
-            raise damaged from error
         except BaseException:
             self._let_go()
             raise
 
-    def _start(self, epoch: int) -> None:
+    def _start(self, epoch: int, past: Noted) -> None:
         """The host says that a process runs; then every actor takes in that it was restarted, and its configuration."""
         scheduler, options = self.scheduler, self.options
         scheduler.ports = Ports(
             all_providers(self.providers), equipment(self._configs), scheduler.deliver, scheduler.timers, inline, self
         )
         first, *others = self._behaviours()
-        scheduler.join(first)
+        scheduler.join(first, past)
         pause = round(options.maintenance_interval * 1_000)
         there = tuple(all_providers(self.providers))
         self._ask("host", Opened(VERSION, epoch, options.max_in_flight, pause, waits(options), there))
         for behaviour in others:
-            scheduler.join(behaviour)
+            scheduler.join(behaviour, past)
+        past.check()
         for cell in list(scheduler.cells.values()):
             while cell.fresh and scheduler.drive(cell):
                 pass

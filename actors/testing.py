@@ -18,6 +18,7 @@ from rewake.actors.incarnation import Incarnation, followed
 from rewake.actors.redecide import Difference, differences, redecide
 from rewake.events import Draft, Event, Log, Millis, Recorded, open_log
 from rewake.events.base import identified
+from rewake.projections.starting import Noted
 
 SHUFFLES = 20
 
@@ -152,9 +153,10 @@ def redecided() -> Generator[dict[int, tuple[Log, dict[str, Behaviour[Any]]]]]:
     used: dict[int, tuple[Log, dict[str, Behaviour[Any]]]] = {}
     begin: Callable[..., None] = vars(Incarnation)["__init__"]
 
-    def begun(self: Incarnation[Any], behaviour: Behaviour[Any], log: Log, *more: Any) -> None:
+    def begun(self: Incarnation[Any], behaviour: Behaviour[Any], past: Log | Noted, *more: Any) -> None:
+        log = past.log if isinstance(past, Noted) else past
         used.setdefault(id(log), (log, {}))[1][behaviour.stream] = behaviour
-        begin(self, behaviour, log, *more)
+        begin(self, behaviour, past, *more)
 
     patched: Any = Incarnation
     patched.__init__ = begun

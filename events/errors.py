@@ -219,8 +219,8 @@ class NotALog(LogError):
 
 
 class LogCorrupt(LogError):
-    """The log at `path` is damaged at `seq`. Where the whole of it was looked at, `last_good_seq` is the last event before
-    that, and the message says how to keep what is good.
+    """The log at `path` is damaged at `seq`; 0 where no event of it can be read. Where the whole of it was looked at,
+    `last_good_seq` is the last event before that, and the message says how to keep what is good.
     """
 
     seq: int
@@ -233,7 +233,7 @@ class LogCorrupt(LogError):
             "" if last_good_seq is None else f"; the last good event is {last_good_seq}{keeping(path, last_good_seq)}"
         )
         fields = {"seq": seq, "reason": reason, "path": path, "last_good_seq": last_good_seq}
-        super().__init__(f"event {seq}: {reason}{kept}", **fields)
+        super().__init__(f"event {seq}: {reason}{kept}" if seq else f"{reason}{kept}", **fields)
 
 
 def keeping(path: str, good: int) -> str:

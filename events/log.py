@@ -62,6 +62,24 @@ Outcome = list[Recorded] | Refusal
 """What became of one append of a commit."""
 
 
+class Past(Protocol):
+    """What an actor is rebuilt from."""
+
+    def head(self) -> int: ...
+
+    def read(
+        self,
+        after: int = 0,
+        stream: str | None = None,
+        kinds: Iterable[str] | None = None,
+        until: int | None = None,
+        *,
+        after_version: int = 0,
+    ) -> Iterator[Recorded]: ...
+
+    def snapshots(self, stream: str) -> list[Snapshot]: ...
+
+
 class Log(Protocol):
     """An append-only log. Reading is safe from any thread; only one thread of one process writes."""
 
@@ -111,8 +129,8 @@ class Log(Protocol):
         """
         ...
 
-    def raw(self, after: int = 0) -> Iterator[Row]:
-        """The rows as stored, with `after` < seq, in order: nothing is decoded."""
+    def raw(self, after: int = 0, until: int | None = None) -> Iterator[Row]:
+        """The rows as stored, with `after` < seq (≤ `until`), in order: nothing is decoded."""
         ...
 
     def integrity(self) -> str:

@@ -113,8 +113,8 @@ class MemoryLog:
         self._events[seq - 1] = recorded
         return recorded
 
-    def raw(self, after: int = 0) -> Iterator[Row]:
-        for seq in range(max(after, 0) + 1, self.head() + 1):
+    def raw(self, after: int = 0, until: int | None = None) -> Iterator[Row]:
+        for seq in range(max(after, 0) + 1, min(self.head(), self.head() if until is None else until) + 1):
             yield self._rows[seq - 1]
 
     def integrity(self) -> str:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 from rewake.events import schema
 from rewake.events.errors import LogCorrupt, LogError, LogFailed, LogFull, NotALog
 
 POLL = 0.01
+
+ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite's module raises: the second where its own message quotes a damaged file."""
+
+MARK = slice(68, 72)
+"""Where the header of a database has its `application_id`."""
 
 
 def connect(path: str, mode: str, busy_timeout: float) -> sqlite3.Connection:
@@ -71,12 +77,14 @@ def ensure(path: str, readonly: bool, busy_timeout: float) -> None:
         if why := absent(path):
             if readonly or not possible(path):
                 raise NotALog(path, why)
+            if os.path.exists(path) and os.path.exists(path + ".lock"):
+                raise LogCorrupt(0, f"{path} is empty and was a log once: delete it and {path}.lock to begin anew")
             with closing(connect(path, "rwc", busy_timeout)) as conn:
                 schema.create(conn)
                 use_wal(conn, busy_timeout)
         with closing(reading(path, busy_timeout)) as conn:
             schema.check(conn, path)
-    except sqlite3.Error as error:
+    except ERRORS as error:
         raise unopened(error, path) from error
 
 
@@ -98,17 +106,40 @@ def possible(path: str) -> bool:
     return os.path.isfile(path) or (not os.path.lexists(path) and os.path.isdir(os.path.dirname(path)))
 
 
-def unopened(error: sqlite3.Error, path: str) -> LogError:
+def unopened(error: Exception, path: str) -> LogError:
     """Why a file does not open."""
-    match code(error):
-        case sqlite3.SQLITE_NOTADB:
+    if damage(error):
+        if code(error) == sqlite3.SQLITE_NOTADB and not marked(path):
             return NotALog(path, "it is no SQLite database")
-        case sqlite3.SQLITE_CORRUPT:
-            return LogCorrupt(0, f"{path} is damaged: {error}")
+        return damaged(path, error)
+    match code(error):
+        case sqlite3.SQLITE_READONLY if not forbidden(path):
+            return damaged(path, error)
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return LogFailed(f"{path}: {forbidden(path) or error}")
         case _:
             return failed(error, path)
+
+
+def damage(error: Exception) -> bool:
+    """Whether an error of one of our own statements tells of a damaged file: one that has lost a table or a column too. A
+    text that is none has no code.
+    """
+    if not (primary := code(error)):
+        return isinstance(error, sqlite3.OperationalError | UnicodeDecodeError)
+    return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+
+def damaged(path: str, error: object) -> LogCorrupt:
+    kept = "nothing of it can be read: go back to a copy that `rewake backup` has made"
+    return LogCorrupt(0, f"{path} is damaged ({error}); {kept}", path=path)
+
+
+def marked(path: str) -> bool:
+    """Whether a file that is no database was a log's once. (Nobody has SQLite's locks on it in this process.)"""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(MARK.stop)[MARK] == schema.APPLICATION.to_bytes(4)
+    return False
 
 
 def forbidden(path: str) -> str:
@@ -123,7 +154,7 @@ def forbidden(path: str) -> str:
     return "" if writable else "no permission to write in its directory"
 
 
-def failed(error: sqlite3.Error, path: str) -> LogFailed:
+def failed(error: Exception, path: str) -> LogFailed:
     """Why a commit failed."""
     match code(error):
         case sqlite3.SQLITE_FULL:
@@ -136,7 +167,7 @@ def failed(error: sqlite3.Error, path: str) -> LogFailed:
             return LogFailed(f"{path}: {error}")
 
 
-def code(error: sqlite3.Error) -> int:
+def code(error: Exception) -> int:
     """SQLite's primary code; 0 for what Python's own module raises."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 

@@ -15,7 +15,8 @@ from rewake.events.base import Recorded
 from rewake.events.codec import Undecodable, decode, stored_kinds
 from rewake.events.errors import LogCorrupt, LogFailed
 from rewake.events.log import Row, Snapshot
-from rewake.events.opening import code
+from rewake.events.opening import ERRORS, damage
+from rewake.events.tail import unsealed
 
 CONNECTIONS = 8
 """How many read at once; further threads wait for one query to end, never for an iterator."""
@@ -94,9 +95,9 @@ class Reader:
         try:
             with self.connection() as conn:
                 return conn.execute(sql, parameters).fetchall()
-        except sqlite3.DatabaseError as error:
+        except ERRORS as error:
             if damage(error):
-                raise LogCorrupt(0, f"the file is damaged: {error}") from error
+                raise LogCorrupt(0, f"the file is damaged: {error}", path=self._path) from error
             raise LogFailed(f"reading failed: {error}") from error
 
     def integrity(self) -> str:
@@ -120,8 +121,10 @@ class Reader:
         return dict(self.all(sql))
 
     def snapshots(self, stream: str) -> list[Snapshot]:
-        sql = "SELECT version, read, code, state FROM snapshots WHERE stream = ? ORDER BY version DESC, read DESC"
-        return [Snapshot(stream, *row) for row in self.all(sql, stream)]
+        sql = """SELECT version, read, code, coalesce(CAST(state AS BLOB), x'') FROM snapshots WHERE stream = ?
+        ORDER BY version DESC, read DESC"""
+        found = (unsealed(stream, *row) for row in self.all(sql, stream))
+        return [snapshot for snapshot in found if snapshot]
 
     def read(
         self, after: int, last: int, stream: str | None, kinds: Iterable[str] | None, after_version: int = 0
@@ -210,7 +213,7 @@ class Reader:
                     if len(rows) >= PAGE or room < 0:
                         return rows, True
                 return rows, False
-        except sqlite3.DatabaseError as error:
+        except ERRORS as error:
             if not damage(error):
                 raise LogFailed(f"reading failed: {error}") from error
             if rows := self._undamaged(sql, parameters):
@@ -221,11 +224,11 @@ class Reader:
         """The rows before the damage, one by one."""
         rows: list[tuple[Any, ...]] = []
         with (
-            suppress(sqlite3.DatabaseError),
+            suppress(*ERRORS),
             self.connection() as conn,
             closing(conn.execute(sql, parameters)) as cursor,
         ):
-            while (row := cursor.fetchone()) and len(rows) < PAGE:
+            while (row := cursor.fetchone()) and not odd([row]) and len(rows) < PAGE:
                 rows.append(row)
         return rows
 
@@ -239,10 +242,3 @@ class Reader:
 def odd(rows: list[tuple[Any, ...]]) -> int:
     """Which row, from 1, has a value that is not of its column's type, as no writer writes one; 0: none."""
     return next((place for place, row in enumerate(rows, 1) if tuple(map(type, row)) not in TYPES), 0)
-
-
-def damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether an error tells of a damaged file; a text that is none has no code."""
-    if not (primary := code(error)):
-        return isinstance(error, sqlite3.OperationalError)
-    return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

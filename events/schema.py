@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from rewake.events.errors import NotALog
+from rewake.events.errors import LogCorrupt, NotALog
 
 APPLICATION = 0x72_77_6B_31
 """`application_id` of a log's file: "rwk1"."""
@@ -121,11 +121,15 @@ def check(conn: sqlite3.Connection, path: str) -> None:
     """Raises NotALog unless the file is a log that this version reads."""
     (application,) = conn.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
-        empty = not conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        raise NotALog(path, "it is an empty database" if empty else "it is another program's SQLite database")
-    found = conn.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
-    if found is None or found[0] > FORMAT:
-        raise NotALog(path, f"it has format {found and found[0]}; this version reads up to {FORMAT}: update rewake")
+        names = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if names >= TABLES.keys():
+            raise LogCorrupt(0, f"{path} is damaged: its application_id is {application}", path=path)
+        raise NotALog(path, "it is another program's SQLite database" if names else "it is an empty database")
+    (found,) = conn.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() or (None,)
+    if not isinstance(found, int) or found < 1:
+        raise LogCorrupt(0, f"{path} is damaged: its format is {found}", path=path)
+    if found > FORMAT:
+        raise NotALog(path, f"it has format {found}; this version reads up to {FORMAT}: update rewake")
 
 
 def uri(path: str, mode: str) -> str:

@@ -7,11 +7,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from rewake.events import opening, schema, tail
+from rewake.events.acknowledged import Acknowledged
 from rewake.events.base import Draft, Event, Recorded
-from rewake.events.errors import Fenced, LogFailed, LogInUse
+from rewake.events.errors import Fenced, LogCorrupt, LogFailed, LogInUse
 from rewake.events.lock import POLL, WriterLock, alive
 from rewake.events.log import Append, Durability, Outcome, Row, Snapshot
 from rewake.events.placing import Heads, drafts, place
@@ -51,6 +52,7 @@ class SqliteLog:
         self._busy_timeout = busy_timeout
         self._lock_timeout = lock_timeout
         self._process = WriterLock(self.path)
+        self._acknowledged = Acknowledged(self.path)
         self._lock = threading.RLock()
         self._conn: sqlite3.Connection | None = None
         self._heads: Heads | None = None
@@ -86,6 +88,7 @@ class SqliteLog:
                 with schema.transaction(conn):
                     self._check_epoch(conn)
                     self._write(conn, placement.rows)
+                self._acknowledged.note(placement.seq)
                 placement.settle(heads)
                 self.commits += 1
             return placement.outcomes
@@ -125,7 +128,7 @@ class SqliteLog:
         """SQLite's errors as ours. What the writer believed of the log is forgotten with any failure."""
         try:
             yield
-        except sqlite3.Error as error:
+        except opening.ERRORS as error:
             self._heads = None
             raise opening.failed(error, self.path) from error
         except BaseException:
@@ -143,15 +146,16 @@ class SqliteLog:
     ) -> Iterator[Recorded]:
         return self._reader.read(max(after, 0), self._last(until), stream, kinds, max(after_version, 0))
 
-    def raw(self, after: int = 0) -> Iterator[Row]:
-        return self._reader.raw(max(after, 0), self.head())
+    def raw(self, after: int = 0, until: int | None = None) -> Iterator[Row]:
+        return self._reader.raw(max(after, 0), self._last(until))
 
     def _last(self, until: int | None) -> int:
         head = self.head()
         return head if until is None else min(head, until)
 
     def integrity(self) -> str:
-        return self._reader.integrity()
+        known = self._acknowledged.seq()
+        return self._reader.integrity() or lost(self.head(), known)
 
     def head(self) -> int:
         return self._reader.head()
@@ -174,7 +178,7 @@ class SqliteLog:
                 self._conn = self._take_over(opening.connect(self.path, "rw", self._busy_timeout))
             except BaseException as error:
                 self._process.release()
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, opening.ERRORS):
                     raise opening.unopened(error, self.path) from error
                 raise
             return self.epoch
@@ -195,6 +199,7 @@ class SqliteLog:
             conn.execute("PRAGMA synchronous = FULL")
             with schema.transaction(conn):
                 self.cut = tail.cut_back(conn)
+                self._check_whole(conn)
                 now = time.time_ns() // 1_000_000
                 conn.execute("UPDATE writer SET epoch = epoch + 1, pid = ?, since = ?", (os.getpid(), now))
                 (self.epoch,) = conn.execute("SELECT epoch FROM writer").fetchone()
@@ -202,7 +207,17 @@ class SqliteLog:
         except BaseException:
             conn.close()
             raise
+        if self.durability == "full":
+            self._acknowledged.open()
         return conn
+
+    def _check_whole(self, conn: sqlite3.Connection) -> None:
+        """What a log can not have lost without telling: acknowledged events, or the name of a stream."""
+        head = tail.head(conn)
+        if why := lost(head, self._acknowledged.seq()):
+            raise LogCorrupt(head + 1, why, path=self.path, last_good_seq=head)
+        if (found := conn.execute("PRAGMA integrity_check(streams)").fetchall()) != [("ok",)]:
+            raise LogCorrupt(0, f"the names of its streams are damaged: {found[0][0]}")
 
     def _refuse_other_names(self) -> None:
         """By another name of the same file (a hard link) SQLite would use another write-ahead log."""
@@ -250,6 +265,7 @@ class SqliteLog:
             with schema.transaction(conn):
                 self._check_epoch(conn)
                 torn = tail.tear(conn)
+            self._acknowledged.note(tail.head(conn))
             self._heads = None
             return torn
 
@@ -258,9 +274,27 @@ class SqliteLog:
             self._closed = True
             self._reader.close()
             if self._conn is not None:
-                with suppress(sqlite3.Error):
-                    self._conn.execute("PRAGMA busy_timeout = 0")
-                    self._conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._acknowledged.close(self._settled(self._conn))
                 self._conn.close()
                 self._conn = None
             self._process.release()
+
+    def _settled(self, conn: sqlite3.Connection) -> bool:
+        """Take the write-ahead log in; whether all is in the file now, and this is still its writer."""
+        try:
+            conn.execute("PRAGMA busy_timeout = 0")
+            (busy, *_) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._check_epoch(conn)
+        except (sqlite3.Error, Fenced):
+            return False
+        return not busy
+
+
+def lost(head: int, acknowledged: int) -> str:
+    """What was acknowledged and is not there, in words; empty when that is nothing."""
+    if acknowledged <= head:
+        return ""
+    return (
+        f"events {head + 1} to {acknowledged} were acknowledged and are not there: the write-ahead log is damaged or gone, "
+        "or the file was replaced"
+    )

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from hashlib import blake2b
 
 from rewake.events.log import Row, Snapshot
 from rewake.events.placing import Heads, chained
 from rewake.events.schema import unlocked
+
+SEAL = 16
+"""Bytes of a snapshot's digest."""
 
 ROWS = """SELECT log.seq, at, name, version, cause, read, kind, data, rest, digest
 FROM log JOIN streams ON streams.id = stream WHERE log.seq > ? ORDER BY log.seq"""
 
 LAST = """SELECT name, version, at FROM streams JOIN log ON stream = streams.id
 WHERE version = (SELECT max(version) FROM log WHERE stream = streams.id) ORDER BY streams.id"""
+
+
+def head(conn: sqlite3.Connection) -> int:
+    """The last seq; 0 when empty."""
+    return conn.execute("SELECT max(seq) FROM log").fetchone()[0] or 0
 
 
 def heads(conn: sqlite3.Connection) -> Heads:
@@ -27,7 +36,7 @@ def heads(conn: sqlite3.Connection) -> Heads:
 def cut_back(conn: sqlite3.Connection) -> int:
     """Cut a torn last append; how many events that were."""
     whole = conn.execute("SELECT seq, rest, digest FROM log ORDER BY seq DESC LIMIT 1").fetchone()
-    if whole is None or (whole[1] == 0 and whole[2] is not None):
+    if whole is None or whole[2] is not None:
         return 0
     (end,) = conn.execute("SELECT seq FROM log WHERE rest = 0 ORDER BY seq DESC LIMIT 1").fetchone() or (0,)
     truncate(conn, end)
@@ -69,10 +78,22 @@ def forget(conn: sqlite3.Connection, kept: int) -> None:
 
 def save(conn: sqlite3.Connection, snapshot: Snapshot) -> None:
     """Keep a snapshot and the newest before it."""
-    values = (snapshot.stream, snapshot.version, snapshot.read, snapshot.code, snapshot.state)
+    values = (snapshot.stream, snapshot.version, snapshot.read, snapshot.code, sealed(snapshot))
     conn.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", values)
     conn.execute(
         """DELETE FROM snapshots WHERE stream = ? AND rowid NOT IN
         (SELECT rowid FROM snapshots WHERE stream = ? ORDER BY version DESC, read DESC LIMIT 2)""",
         (snapshot.stream, snapshot.stream),
     )
+
+
+def sealed(snapshot: Snapshot) -> bytes:
+    """A snapshot's state with a digest of all that it says behind it."""
+    said = f"{snapshot.stream} {snapshot.version} {snapshot.read} {snapshot.code}\n"
+    return snapshot.state + blake2b(said.encode() + snapshot.state, digest_size=SEAL).digest()
+
+
+def unsealed(stream: str, version: int, read: int, code: str, stored: bytes) -> Snapshot | None:
+    """The snapshot that was stored; None for one that is not what was kept."""
+    snapshot = Snapshot(stream, version, read, code, stored[:-SEAL])
+    return snapshot if sealed(snapshot) == stored else None

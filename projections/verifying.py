@@ -61,25 +61,6 @@ def verify(log: Log) -> Verification:
     return Verification(False, fault.seq, fault.seq - 1, fault.why)
 
 
-def start_whole(log: Log) -> None:
-    """What a start without any snapshot reads is the whole log: raises LogCorrupt, as `located`, unless it is whole."""
-    try:
-        if not any(log.snapshots(stream) for stream in log.streams()):
-            for fault in faults(log, Walk()):
-                raise LogCorrupt(fault.seq, fault.why)
-    except LogCorrupt as corrupt:
-        raise located(log, corrupt) from corrupt
-
-
-def located(log: Log, corrupt: LogCorrupt) -> LogCorrupt:
-    """The error for a log that was found to be damaged somewhere, naming the first bad seq of all and the last good one."""
-    found = verify(log)
-    if found.ok:
-        return corrupt
-    seq = found.last_good_seq + 1 if found.first_bad_seq is None else found.first_bad_seq
-    return LogCorrupt(seq, found.why, path=log.path, last_good_seq=found.last_good_seq)
-
-
 def faults(log: Log, walk: Walk) -> Iterator[Fault]:
     """What is wrong, in the order of the log."""
     for row in log.raw():

@@ -78,10 +78,11 @@ def opened(file: str) -> AbstractContextManager[BinaryIO]:
 @click.command("backup")
 @on_log(out=())
 def backup_(log: Log, out: str) -> None:
-    """Copy the log, also while it is written, into the new file OUT, and check the copy."""
-    backup(log.path, out)
-    with reading(out) as copy:
-        found = verify(copy)
-    if not found.ok:
-        raise Failed(f"{out}: {said(found, log.path)}", CORRUPT)
+    """Copy the log, also while it is written, into the new file OUT, once the copy has been checked."""
+    with fresh(out) as made:
+        backup(log.path, made)
+        with reading(made) as copy:
+            found = verify(copy)
+        if not found.ok:
+            raise Failed(f"{out}: {said(found, log.path)}", CORRUPT)
     click.echo(f"rewake: {out} has {found.last_good_seq:,} events", err=True)

@@ -12,6 +12,7 @@ import click
 
 from rewake.events import Log, UnknownAgent, open_log
 from rewake.events.opening import written
+from rewake.projections.starting import locating
 
 VARIABLE = "REWAKE_LOG"
 
@@ -63,10 +64,11 @@ def is_log(place: str) -> bool:
 
 @contextmanager
 def reading(path: str) -> Generator[Log]:
-    """The log at a path, open for reading only. Raises NotALog."""
+    """The log at a path, open for reading only. Raises NotALog; what the block can not make sense of, LogCorrupt."""
     log = open_log(os.path.abspath(path) if path == ":memory:" else path, readonly=True)
     try:
-        yield log
+        with locating(log):
+            yield log
     finally:
         log.close()
 

@@ -17,6 +17,7 @@ from rewake.actors.redecide import behaviour_of, differences
 from rewake.actors.supposing import configurations
 from rewake.actors.whatif import what_if as first_difference
 from rewake.events import InvalidSetting, Log
+from rewake.projections.starting import check_all
 from rewake.projections.strategies import strategy
 from rewake.scripts import differing, tables
 from rewake.scripts.cli import USAGE
@@ -35,12 +36,14 @@ def redecide(form: Form, log: Log, stream: str | None) -> None:
     """Decide the log again: what would today's code have made of each event, in the state that its actor had?
 
     Strategies are imported by the names that the log has of them, from this folder too. Exit code 3 where anything comes out
-    otherwise; 1 where a stream could not be decided.
+    otherwise and the log is whole; 1 where a stream could not be decided.
     """
     here()
     streams = [checked(stream)] if stream else [one for one in log.streams() if behaviour_of(one)]
     absent = {one: why for one in streams if (why := missing(log, one))}
     found = sorted(decided(log, [one for one in streams if one not in absent]), key=lambda one: one.seq)
+    if found:
+        check_all(log)
     told(log, found, form)
     for one, why in absent.items():
         click.echo(f"rewake: {one}: not decided: {why}", err=True)
