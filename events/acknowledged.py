@@ -53,3 +53,13 @@ class Acknowledged:
 
 def signed(note: bytes) -> bytes:
     return note + blake2b(note, digest_size=SIZE).digest()
+
+
+def lost(head: int, acknowledged: int) -> str:
+    """What was acknowledged and is not there, in words; empty when that is nothing."""
+    if acknowledged <= head:
+        return ""
+    return (
+        f"events {head + 1} to {acknowledged} were acknowledged and are not there: the write-ahead log is damaged or gone, "
+        "or the file was replaced"
+    )

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from msgspec import Struct
 
 POLL = 0.02
+NOWHERE = (0, 0)
 
 
 class Holder(Struct, frozen=True):
@@ -41,11 +42,7 @@ class WriterLock:
     @classmethod
     def holder(cls, path: str) -> Holder | None:
         """Who writes this file in this process."""
-        try:
-            status = os.stat(path)
-        except OSError:
-            return None
-        holder = cls._held.get((status.st_dev, status.st_ino))
+        holder = cls._held.get(identity(path) or NOWHERE)
         return holder if holder and holder.pid == os.getpid() else None
 
     def acquire(self, timeout: float) -> bool:
@@ -65,10 +62,13 @@ class WriterLock:
                 self._file.acquire(timeout=0)
             except Timeout:
                 return False
-            status = os.stat(self._path)
-            self._key = (status.st_dev, status.st_ino)
+            self._key = identity(self._path) or NOWHERE
             self._held[self._key] = Holder(os.getpid(), self._path, time.time_ns() // 1_000_000)
             return True
+
+    def there(self) -> bool:
+        """Whether what is at the path is still the file that is written, if one is."""
+        return self._key is None or identity(self._path) == self._key
 
     def release(self) -> None:
         with self._register:
@@ -77,6 +77,15 @@ class WriterLock:
                 self._key = None
                 with suppress(OSError):
                     self._file.release()
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """What a file is, by whatever name; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def alive(pid: int | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -38,10 +38,14 @@ TYPES = frozenset(
 
 
 class Reader:
-    """The questions that a log's file answers. Each takes a connection for one query and gives it back."""
+    """The questions that a log's file answers. Each takes a connection for one query and gives it back.
 
-    def __init__(self, path: str, busy_timeout: float) -> None:
+    `check` raises LogFailed where there is another file at the path now.
+    """
+
+    def __init__(self, path: str, busy_timeout: float, check: Callable[[], None]) -> None:
         self._path = path
+        self._check = check
         self._busy_timeout = busy_timeout
         self._idle: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
@@ -75,6 +79,7 @@ class Reader:
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
             raise LogFailed("the log is closed")
+        self._check()
         conn = opening.reading(self._path, self._busy_timeout)
         conn.execute("PRAGMA query_only = ON")
         return conn

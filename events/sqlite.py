@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rewake.events import opening, schema, tail
-from rewake.events.acknowledged import Acknowledged
+from rewake.events.acknowledged import Acknowledged, lost
 from rewake.events.base import Draft, Event, Recorded
 from rewake.events.errors import Fenced, LogCorrupt, LogFailed, LogInUse
 from rewake.events.lock import POLL, WriterLock, alive
@@ -60,7 +60,7 @@ class SqliteLog:
         self._closed = False
         self._refuse_other_names()
         opening.ensure(self.path, readonly, busy_timeout)
-        self._reader = Reader(self.path, busy_timeout)
+        self._reader = Reader(self.path, busy_timeout, self._check_place)
 
     def append(
         self,
@@ -88,6 +88,7 @@ class SqliteLog:
                 with schema.transaction(conn):
                     self._check_epoch(conn)
                     self._write(conn, placement.rows)
+                self._check_place()
                 self._acknowledged.note(placement.seq)
                 placement.settle(heads)
                 self.commits += 1
@@ -109,6 +110,11 @@ class SqliteLog:
         (epoch,) = conn.execute("SELECT epoch FROM writer").fetchone()
         if epoch != self.epoch:
             raise Fenced(f"{self.path}: epoch {epoch} has taken over from epoch {self.epoch}")
+
+    def _check_place(self) -> None:
+        """SQLite goes on writing a file that was deleted, or that another one has replaced."""
+        if not self._process.there():
+            raise LogFailed(f"{self.path} was deleted or replaced while it was written: nothing more is acknowledged")
 
     def _standing(self, conn: sqlite3.Connection) -> Heads:
         """What the writer knows of the log; after a failure it is read again."""
@@ -288,13 +294,3 @@ class SqliteLog:
         except (sqlite3.Error, Fenced):
             return False
         return not busy
-
-
-def lost(head: int, acknowledged: int) -> str:
-    """What was acknowledged and is not there, in words; empty when that is nothing."""
-    if acknowledged <= head:
-        return ""
-    return (
-        f"events {head + 1} to {acknowledged} were acknowledged and are not there: the write-ahead log is damaged or gone, "
-        "or the file was replaced"
-    )

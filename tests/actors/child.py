@@ -1,7 +1,7 @@
 """A program that a test kills: it pushes from several threads and prints each receipt once it has it.
 
 `child.py LOG SEED` is busy until it is killed; `child.py LOG tools MARKS` is killed in the middle of two tools; `child.py LOG
-hold` only holds the log.
+hold` only holds the log; `child.py LOG serve echo|mute` does what each line of its input says, and answers with a line.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rewake.actors import AgentConfig, Runtime, tool
-from rewake.actors.providers import Request, ScriptedProvider, call_tool, slow
-from rewake.events import ToolResult
+from rewake.actors.providers import Reply, Request, ScriptedProvider, call_tool, slow
+from rewake.events import RewakeError, ToolResult
 
 NAMES = ("ada", "bob", "cyd")
 FOREVER = threading.Event()
@@ -75,6 +75,40 @@ def config(marks: str) -> AgentConfig:
     return AgentConfig(name="ada", model="m", tools=tools(marks))
 
 
+class Counted:
+    """Echoes, or says nothing for ever; each call leaves a line on stderr."""
+
+    name = "counted"
+
+    def __init__(self, mute: bool) -> None:
+        self.inner = ScriptedProvider((lambda request: slow("too late", 3_600)) if mute else None)
+
+    async def infer(self, request: Request, on_delta: Any, /) -> Reply:
+        print(f"called {request.call}", file=sys.stderr, flush=True)
+        return await self.inner.infer(request, on_delta)
+
+
+def serve(path: str, how: str) -> None:
+    """`push TEXT` is answered by its wake, `read` by the length of the log, each by the type of its error and what that says;
+    `stop` and the end of the input by `stopped`.
+    """
+    rt = Runtime(path, provider=Counted(how == "mute"), agents=[AgentConfig(name="ada", model="m")])
+    try:
+        with rt:
+            print("runs", flush=True)
+            for line in sys.stdin:
+                what, _, text = line.strip().partition(" ")
+                if what == "stop":
+                    break
+                try:
+                    print(rt.push("ada", text).wake if what == "push" else sum(1 for _ in rt.log.read()), flush=True)
+                except RewakeError as error:
+                    print(type(error).__name__, error, flush=True)
+        print("stopped", flush=True)
+    except RewakeError as error:
+        print(type(error).__name__, error, flush=True)
+
+
 def main() -> None:
     path, what, *more = sys.argv[1:]
     if what == "tools":
@@ -85,6 +119,8 @@ def main() -> None:
         with Runtime(path, provider=ScriptedProvider(), agents=[AgentConfig(name="ada", model="m")]) as rt:
             print(rt.push("ada", "held").wake, flush=True)
             FOREVER.wait()
+    elif what == "serve":
+        serve(path, more[0])
     else:
         busy(path, int(what))
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,56 +16,12 @@ import pytest
 
 from rewake.actors import Runtime, RuntimeOptions
 from rewake.actors.providers import ScriptedProvider
-from rewake.events import LogFailed, LogFull, LogInUse, MemoryLog, TurnCompleted, TurnStarted, open_log
-from rewake.projections import verify
+from rewake.events import LogFailed, LogFull, LogInUse, MemoryLog, open_log
 from tests.actors.child import NAMES, config, results
+from tests.actors.processes import answered, child, fill, in_order, line, small_disk
 from tests.actors.threads import Controlled, agents, kinds, said
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-CHILD = Path(__file__).with_name("child.py")
-
-
-@contextmanager
-def child(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The program, killed at the end at the latest."""
-    running = subprocess.Popen([sys.executable, str(CHILD), *arguments], stdout=subprocess.PIPE, text=True)
-    try:
-        yield running
-    finally:
-        running.kill()
-        running.wait(20)
-        assert running.stdout
-        running.stdout.close()
-
-
-def line(running: subprocess.Popen[str]) -> str:
-    assert running.stdout
-    said = running.stdout.readline()
-    assert said.endswith("\n"), "the program ended"
-    return said.strip()
-
-
-def in_order(log: Any) -> None:
-    """Gapless, whole, every version of every stream once."""
-    assert [recorded.seq for recorded in log.read()] == list(range(1, log.head() + 1))
-    assert verify(log).ok, verify(log)
-
-
-def answered(log: Any) -> list[str]:
-    """The wakes of turns that completed, each as often as it was answered."""
-    turns: dict[str, tuple[str, ...]] = {}
-    done: list[str] = []
-    for recorded in log.read(kinds=["turn_started", "turn_completed"]):
-        match recorded.event:
-            case TurnStarted(wakes=wakes, turn=turn):
-                turns[turn] = wakes
-            case TurnCompleted(turn=turn):
-                done += turns[turn]
-            case _:
-                pass
-    return done
-
 
 # -- under load
 
@@ -269,23 +222,8 @@ def by_pages(tmp_path: Path) -> Iterator[tuple[Path, Callable[[Runtime], None]]]
 
 def by_a_small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[Runtime], None]]]:
     """A file system of a megabyte, and a file on it that leaves no room; it is gone at the restart."""
-    mount, umount = shutil.which("mount"), shutil.which("umount")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if not (mount and umount):
-        pytest.skip("no mount")
-    ran = subprocess.run([mount, "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False)
-    if ran.returncode:
-        pytest.skip("only root may mount a small disk")
-
-    def fill(rt: Runtime) -> None:
-        status = os.statvfs(disk)
-        (disk / "ballast").write_bytes(b"x" * (max(0, status.f_bavail - 8) * status.f_frsize))
-
-    try:
-        yield disk / "log.db", fill
-    finally:
-        subprocess.run([umount, "-l", str(disk)], check=False)
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk / "log.db", lambda rt: fill(disk)
 
 
 @pytest.fixture(params=[by_pages, by_a_small_disk])
