@@ -135,7 +135,8 @@ class Engine(Operated):
         self._running = True
         if self.options.on_alert:
             self._telling.append(Subscription(self._alerting(self.options.on_alert)))
-        for behaviour in behaviours(self._configs, names_of(self._configs, self.log), self.providers):
+        names = names_of(self._configs, self.log)
+        for behaviour in behaviours(self._configs, self._settings, names, self.providers):
             self._join(behaviour, unpacking, past)
         past.check()
         options = self.options
@@ -178,7 +179,7 @@ class Engine(Operated):
             before, self._configs = self._configs, {**self._configs, config.name: config}
             self._ports.equipment = equipment(self._configs)
             try:
-                for behaviour in pair(config.name, config):
+                for behaviour in pair(config.name, config, recorded, self.providers):
                     if shell := self._shells.get(behaviour.stream):
                         shell.tell(partial(shell.become, behaviour))
                     else:

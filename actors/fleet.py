@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any, Generic, Protocol, TypeVar
 
 from rewake.actors.agent import agent
+from rewake.actors.agent.equipping import Process
 from rewake.actors.behaviour import Behaviour
 from rewake.actors.config import AgentConfig, Providers, all_providers, named, policy, resolve, settings
 from rewake.actors.drain import drain
@@ -84,15 +85,22 @@ def names_of(configs: dict[str, AgentConfig], log: Log) -> list[str]:
     return [*configs, *(name for name in logged if name not in configs)]
 
 
-def behaviours(configs: dict[str, AgentConfig], names: Iterable[str], providers: Providers) -> list[Behaviour[Any]]:
-    """The host, a gate for each provider, and an agent with its drain for each name."""
+def behaviours(
+    configs: dict[str, AgentConfig], recorded: dict[str, Settings], names: Iterable[str], providers: Providers
+) -> list[Behaviour[Any]]:
+    """The host, a gate for each provider, and an agent with its drain for each name. `recorded`: the configurations as the
+    log has them.
+    """
     gates = [gate(name) for name in all_providers(providers)]
-    agents = [one for name in names for one in pair(name, configs.get(name))]
+    agents = [one for name in names for one in pair(name, configs.get(name), recorded.get(name), providers)]
     return [host(), *gates, *agents]
 
 
-def pair(name: str, config: AgentConfig | None) -> tuple[Behaviour[Any], Behaviour[Any]]:
-    return agent(name, policy(config)), drain(name)
+def pair(
+    name: str, config: AgentConfig | None, recorded: Settings | None, providers: Providers
+) -> tuple[Behaviour[Any], Behaviour[Any]]:
+    """An agent and its drain; without a configuration no start of this process has named it."""
+    return agent(name, Process(policy(config), recorded, frozenset(all_providers(providers)))), drain(name)
 
 
 def equipment(configs: dict[str, AgentConfig]) -> dict[str, Equipment]:

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rewake.actors.agent.equipping import ended_by, waits_for
 from rewake.actors.agent.state import Agent
 from rewake.actors.drain import Drain, standing
 from rewake.events import Millis, ProviderHeld
@@ -49,10 +50,15 @@ def owed(state: Agent, drain: Drain | None = None) -> Iterator[Owed]:
 
 
 def owed_of(state: Agent, pending: Pending, drain: Drain | None = None) -> Owed:
-    """What one wake waits for. Where the agent takes nothing in any more, or no process runs, that comes first."""
+    """What one wake waits for. Where the agent takes nothing in any more, has not what it needs, or no process runs, that
+    comes first.
+    """
     told = waits(state, pending, drain)
     if error := state.host.parked.get(state.stream):
         return replace(told, why=f"{state.stream} is parked: {error}", next_at=None, ends=START)
+    if missing := state.settings.missing:
+        since = max(pending.at, state.settings.missed_at)
+        return replace(told, why=waits_for(missing), since=since, next_at=None, ends=ended_by(missing))
     return told if state.host.running else replace(told, ends=f"{START}, then {told.ends}")
 
 

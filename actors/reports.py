@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rewake.actors.agent.equipping import waits_for
 from rewake.actors.agent.state import Agent
 from rewake.actors.drain import Drain, standing
 from rewake.actors.gate import Gate
@@ -93,13 +94,14 @@ class HoldHealth(Struct, frozen=True):
 class AgentHealth(Struct, frozen=True):
     """An agent now: what it does, in which turn, and its hold while it waits.
 
+    `unconfigured`: it waits for what of its configuration this process has not, wherever its turn stands.
     `provisional`: no provider's count has told yet how its model counts, so its window is kept with caution.
     `target`: a lower budget that is made once the context fits it. `waiting` wakes have not ended; the `late` ones of them
     have waited over 30 s for a turn that runs, `oldest` is when the first of those that wait for one was accepted.
     """
 
     agent: str
-    state: Literal["idle", "running", "retrying", "held", "gated", "parked", "disposed"]
+    state: Literal["idle", "running", "retrying", "held", "gated", "unconfigured", "parked", "disposed"]
     turn: str | None = None
     why: str = ""
     since: Millis | None = None
@@ -223,6 +225,9 @@ def doing(state: Agent, drain: Drain | None = None) -> AgentHealth:
         return AgentHealth(state.name, "parked", why=state.host.parked[state.stream], waiting=waiting)
     if state.settings.disposed:
         return AgentHealth(state.name, "disposed")
+    if missing := state.settings.missing:
+        why, since, now = waits_for(missing), state.settings.missed_at, turn or state.turns.held
+        return AgentHealth(state.name, "unconfigured", now and now.id, why, since, None, waiting)
     if hold:
         view = HoldHealth(hold.turn, hold.since, hold.until, hold.wakes, hold.refusal, hold.looks, hold.looked_at)
         why = held_why(hold, drain)

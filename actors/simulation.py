@@ -180,7 +180,9 @@ class Simulation(Operated):
         scheduler.ports = Ports(
             all_providers(self.providers), equipment(self._configs), scheduler.deliver, scheduler.timers, inline, self
         )
-        first, *others = self._behaviours()
+        recorded = {name: recorded_settings(config, self.providers) for name, config in self._configs.items()}
+        names = names_of(self._configs, self.log)
+        first, *others = behaviours(self._configs, recorded, names, self.providers)
         scheduler.join(first, past)
         pause = round(options.maintenance_interval * 1_000)
         there = tuple(all_providers(self.providers))
@@ -191,13 +193,10 @@ class Simulation(Operated):
         for cell in list(scheduler.cells.values()):
             while cell.fresh and scheduler.drive(cell):
                 pass
-        for config in self._configs.values():
-            cell = scheduler.cells[f"agent/{config.name}"]
+        for name, config in recorded.items():
+            cell = scheduler.cells[f"agent/{name}"]
             if not cell.parked and not cell.incarnation.state.settings.disposed:
-                self._ask(f"agent/{config.name}", Start(recorded_settings(config, self.providers)))
-
-    def _behaviours(self) -> list[Any]:
-        return behaviours(self._configs, names_of(self._configs, self.log), self.providers)
+                self._ask(f"agent/{name}", Start(config))
 
     def _died(self) -> None:
         self.crashed = True
@@ -218,7 +217,7 @@ class Simulation(Operated):
         self._configs = {**before, config.name: config}
         self.scheduler.ports.equipment = equipment(self._configs)
         try:
-            for behaviour in pair(config.name, config):
+            for behaviour in pair(config.name, config, recorded, self.providers):
                 if cell := self.scheduler.cells.get(behaviour.stream):
                     cell.behaviour = cell.incarnation.behaviour = behaviour
                 else:

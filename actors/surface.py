@@ -383,7 +383,7 @@ class Surface(ABC):
 
 
 def busy(state: Agent, drain: Drain | None, parked: Container[str], until: Millis | None) -> bool:
-    if state.stream in parked:
+    if state.stream in parked or state.settings.missing:
         return False
     if gated := state.holds.gated:
         return gated.why != "quiesced" and not state.host.quiesced and opens(state, gated.provider, gated.model, until)

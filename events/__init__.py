@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import os
 
-from rewake.events.agents import AgentDisposed, AgentStarted, SettingChanged, Settings, ToolSpec
+from rewake.events.agents import (
+    AgentConfigured,
+    AgentDisposed,
+    AgentStarted,
+    AgentUnconfigured,
+    Missing,
+    SettingChanged,
+    Settings,
+    ToolSpec,
+)
 from rewake.events.base import AgentEvent, Draft, Event, Millis, Recorded, Tokens, Unknown
 from rewake.events.calls import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceRequested, Usage
 from rewake.events.codec import EVENTS, AnyEvent
@@ -97,6 +106,9 @@ __all__ = [
     "ToolSpec",
     "Settings",
     "AgentStarted",
+    "Missing",
+    "AgentUnconfigured",
+    "AgentConfigured",
     "AgentDisposed",
     "SettingChanged",
     "AgentEvent",

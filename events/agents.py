@@ -73,6 +73,32 @@ class AgentStarted(AgentEvent, frozen=True, tag="agent_started"):
     once: bool = False
 
 
+class Missing(Struct, frozen=True, omit_defaults=True):
+    """What an agent's recorded configuration names that a process does not have: tools, settings that are callables
+    (`context`), its provider.
+    """
+
+    tools: tuple[str, ...] = ()
+    callables: tuple[str, ...] = ()
+    provider: str = ""
+
+    @property
+    def told(self) -> str:
+        """In words: `tools search, look, context, provider claude`."""
+        tools = [f"tools {', '.join(self.tools)}"] if self.tools else []
+        return ", ".join([*tools, *self.callables, *([f"provider {self.provider}"] if self.provider else [])])
+
+
+class AgentUnconfigured(AgentEvent, frozen=True, tag="agent_unconfigured"):
+    """The process that runs has not all that the agent's configuration names: what it owes waits, nothing of it runs."""
+
+    missing: Missing
+
+
+class AgentConfigured(AgentEvent, frozen=True, tag="agent_configured"):
+    """What was missing is here: the agent goes on, from where it stood."""
+
+
 class AgentDisposed(AgentEvent, frozen=True, tag="agent_disposed"):
     """The agent is gone; its stream stays, its name is not used again."""
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from rewake.events.agents import AgentDisposed, AgentStarted, SettingChanged
+from rewake.events.agents import AgentConfigured, AgentDisposed, AgentStarted, AgentUnconfigured, SettingChanged
 from rewake.events.base import Event, Unknown, kind_of
 from rewake.events.calls import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceRequested
 from rewake.events.context import CalibrationSampled, Compiled, Refused
@@ -46,7 +46,7 @@ from rewake.events.undo import UndoPoint
 from rewake.events.wakes import Wake, WakeWithdrawn
 
 AnyEvent = (
-    AgentStarted | AgentDisposed | SettingChanged
+    AgentStarted | AgentUnconfigured | AgentConfigured | AgentDisposed | SettingChanged
     | Wake | WakeWithdrawn
     | MessageAdded | MessagePlaced | MessageEdited | MessageRemoved
     | TurnStarted | TurnPrepared | TurnDeclined | TurnWithdrawn | TurnCompleted | TurnExhausted | TurnAborted

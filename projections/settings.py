@@ -9,11 +9,26 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rewake.events import AgentDisposed, AgentStarted, Event, Recorded, SettingChanged, Settings, Tokens, ToolReturned
+from rewake.events import (
+    AgentConfigured,
+    AgentDisposed,
+    AgentStarted,
+    AgentUnconfigured,
+    Event,
+    Millis,
+    Missing,
+    Recorded,
+    SettingChanged,
+    Settings,
+    Tokens,
+    ToolReturned,
+)
 from rewake.projections.pricing import digest_of
 
 NAME = "settings"
-KINDS: frozenset[type[Event]] = frozenset({AgentStarted, AgentDisposed, SettingChanged, ToolReturned})
+KINDS: frozenset[type[Event]] = frozenset(
+    {AgentStarted, AgentUnconfigured, AgentConfigured, AgentDisposed, SettingChanged, ToolReturned}
+)
 
 DEFAULT_ROOM: Tokens = 96_000
 """The room of an agent without a budget."""
@@ -26,7 +41,8 @@ class AgentSettings(Struct, frozen=True):
 
     `target` is a lower budget that the live one comes down to, compile by compile, as summaries make the context fit. `own`
     are the live settings without what is built in; None: there is nothing, since no result was too long to be shown whole.
-    `once`: it has one run, then it is disposed.
+    `once`: it has one run, then it is disposed. `missing`: what of its configuration the running process has not, since
+    `missed_at`.
     """
 
     live: Settings | None = None
@@ -36,6 +52,8 @@ class AgentSettings(Struct, frozen=True):
     disposed: bool = False
     once: bool = False
     revision: int = 0
+    missing: Missing | None = None
+    missed_at: Millis = 0
 
 
 def initial() -> AgentSettings:
@@ -46,6 +64,10 @@ def evolve(state: AgentSettings, recorded: Recorded) -> AgentSettings:
     match recorded.event:
         case AgentStarted(config, once):
             return AgentSettings(config, config, once=once, revision=recorded.version)
+        case AgentUnconfigured(missing):
+            return replace(state, missing=missing, missed_at=state.missed_at if state.missing else recorded.at)
+        case AgentConfigured():
+            return replace(state, missing=None)
         case AgentDisposed():
             return replace(state, disposed=True, revision=recorded.version)
         case SettingChanged("context_budget_tokens", _, new, "paced"):

@@ -29,8 +29,9 @@ from rewake.actors.agent.commands import (
     Rouse,
     Start,
 )
-from rewake.actors.agent.configuring import configured, started
+from rewake.actors.agent.configuring import configured
 from rewake.actors.agent.ending import aborted, after_withdrawal, cancelled, disposed, refused
+from rewake.actors.agent.equipping import LOG, Process, reconfigured, restarted, started, without
 from rewake.actors.agent.gating import freed, kept_back, not_sent, passed_on, reported
 from rewake.actors.agent.holding import after_refusal, due, look, looked, times
 from rewake.actors.agent.outgrowing import outgrown
@@ -41,13 +42,13 @@ from rewake.actors.agent.rendering import render
 from rewake.actors.agent.retrying import wait_or_end
 from rewake.actors.agent.sayings import Sayings
 from rewake.actors.agent.state import Agent, evolve
-from rewake.actors.agent.tooling import interrupted, returned, round_of
+from rewake.actors.agent.tooling import returned, round_of
 from rewake.actors.agent.waking import boundary, mine, next_turn, placing, push, rouse
 from rewake.actors.behaviour import Behaviour, Command, Due, Follow, Key, Order, Restarted, Timer
 from rewake.actors.orders import Ask, Infer, RunTool
-from rewake.actors.policy import DEFAULT, ErrorPolicy
 from rewake.events import (
-    AgentEvent,
+    AgentConfigured,
+    AgentDisposed,
     Alerted,
     CalibrationSampled,
     Compiled,
@@ -100,14 +101,14 @@ NOTHING_FOLLOWS = frozenset(
 """Kinds that are looked up before any `match`: the most frequent ones."""
 
 
-def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
-    """The behaviour of the agent of that name; its error policy is asked where a failure comes in."""
+def agent(name: str, process: Process = LOG) -> Behaviour[Agent]:
+    """The behaviour of the agent of that name, with what the running process has for it: asked where something comes in."""
     return Behaviour(
         stream=f"agent/{name}",
         state=Agent,
         initial=lambda: Agent(name),
         evolve=evolve,
-        accept=partial(accept, policy=policy),
+        accept=partial(accept, process=process),
         react=react,
         orders=partial(orders, sayings=Sayings()),
         follows=(
@@ -118,7 +119,7 @@ def agent(name: str, policy: ErrorPolicy = DEFAULT) -> Behaviour[Agent]:
     )
 
 
-def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Sequence[Event]:
+def accept(state: Agent, command: Command, process: Process = LOG) -> Sequence[Event]:
     """Embody what comes from outside, or refuse it with a typed error."""
     if state.settings.disposed:
         return gone(state, command)
@@ -130,19 +131,19 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
         case Answered():
             return answered(state, command)
         case Failed():
-            return failed(state, command, policy)
+            return failed(state, command, process.policy)
         case NotSent():
             return not_sent(state, command)
         case Returned():
             return returned(state, command)
         case Prepared():
-            return prepared(state, command, policy)
+            return prepared(state, command, process.policy)
         case Due(key):
             return came_due(state, key)
         case Configure():
-            return configured(state, command)
+            return reconfigured(state, configured(state, command), process)
         case Start():
-            return started(state, command)
+            return started(state, command, process)
         case Abort():
             return aborted(state, command)
         case Cancel():
@@ -150,7 +151,7 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
         case Dispose():
             return disposed(state, command)
         case Restarted():
-            return [*interrupted_call(state), *interrupted(state)]
+            return restarted(state, process)
         case _:
             raise TypeError(f"{state.stream} takes no {type(command).__name__}")
 
@@ -158,6 +159,8 @@ def accept(state: Agent, command: Command, policy: ErrorPolicy = DEFAULT) -> Seq
 def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
     """Decide what follows from one event."""
     event = recorded.event
+    if state.settings.missing:
+        return without(state, recorded)
     if type(event) in TURN_ENDS:
         return boundary(state) or passed_on(state)
     if type(event) in NOTHING_FOLLOWS:
@@ -177,14 +180,16 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return after_round(state)
         case SettingChanged(more=True) | MessageRemoved(more=True):
             return []
-        case SettingChanged() if goes := freed(state):
+        case SettingChanged() | AgentConfigured() if goes := freed(state):
             return goes
         case WakeWithdrawn():
             return after_withdrawal(state, recorded.at, event)
-        case SettingChanged() if asking(state) and not asks(state):
+        case SettingChanged() | AgentConfigured() if asking(state) and not asks(state):
             return start(state)
-        case SettingChanged() if absent(state.turns.running):
+        case SettingChanged() | AgentConfigured() if absent(state.turns.running):
             return again(state)
+        case AgentConfigured():
+            return look(state, recorded) or next_turn(state)
         case SettingChanged() if made := reached(state, coming(state)):
             return [made]
         case MessageEdited(by=by) if by == ERROR_POLICY and state.turns.running:
@@ -226,6 +231,8 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return [request(state)]
         case RetryDue():
             return again(state)
+        case AgentDisposed():
+            return passed_on(state)
         case ToolReturned():
             return round_of(state, event)
         case _:
@@ -233,8 +240,12 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
 
 
 def orders(state: Agent, sayings: Sayings | None = None) -> Mapping[Key, Order]:
-    """What the world is asked for now: the open call, the open tools, the time of a retry, the times of a hold."""
+    """What the world is asked for now: the open call, the open tools, the time of a retry, the times of a hold. Of an agent
+    that waits for its configuration nothing: it stands where it stood.
+    """
     wanted: dict[Key, Order] = {}
+    if state.settings.missing:
+        return wanted
     if hold := state.holds.waiting:
         wanted |= {("hold", hold.turn, due_at, what): Timer(due_at) for what, due_at in times(state, hold).items()}
     if turn := state.turns.running:
@@ -293,11 +304,6 @@ def came_due(state: Agent, key: Key) -> list[Event]:
             return [RetryDue(waiting)]
         case _:
             return []
-
-
-def interrupted_call(state: Agent) -> list[AgentEvent]:
-    turn = state.turns.running
-    return [InferenceInterrupted(turn.call.call)] if turn and turn.call else []
 
 
 def start(state: Agent) -> list[Event]:

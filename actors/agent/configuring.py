@@ -7,25 +7,23 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rewake.actors.agent.commands import Configure, Start
+from rewake.actors.agent.commands import Configure
 from rewake.actors.agent.pacing import BUDGET
 from rewake.actors.agent.previewing import coming, preview
 from rewake.actors.agent.state import Agent
-from rewake.events import AgentStarted, BudgetInfeasible, Event, SettingChanged, Settings
+from rewake.events import BudgetInfeasible, Event, SettingChanged, Settings
 from rewake.projections.calibration import meter
 from rewake.projections.plan import Bounds, Plan, bounds
 from rewake.projections.settings import budget, room
 
 
-def started(state: Agent, said: Start) -> list[Event]:
-    """The agent's first start; at a later one, what differs from the configuration recorded last."""
+def differing(state: Agent, config: Settings) -> list[SettingChanged]:
+    """What is other in a configuration than in the one recorded last."""
     before = state.settings.configured
-    if before is None:
-        return [AgentStarted(said.config, said.once)]
-    old, new = fields(before), fields(said.config)
+    old, new = fields(before) if before else {}, fields(config)
     differ = {name: new[name] for name in new if old[name] != new[name]}
     changes = [SettingChanged(name, old[name], value, "config") for name, value in differ.items()]
-    return together([*changes, *overtaken(state, said.config, differ)])
+    return [*changes, *overtaken(state, config, differ)]
 
 
 def overtaken(state: Agent, config: Settings, differ: dict[str, Any]) -> list[SettingChanged]:
@@ -41,7 +39,7 @@ def overtaken(state: Agent, config: Settings, differ: dict[str, Any]) -> list[Se
     return []
 
 
-def configured(state: Agent, said: Configure) -> list[Event]:
+def configured(state: Agent, said: Configure) -> list[SettingChanged]:
     """An operator's change, all of it or nothing. Raises InvalidSetting or BudgetInfeasible.
 
     A lower budget becomes the target that the live one comes down to, unless it is to be `immediate`.
@@ -58,7 +56,7 @@ def configured(state: Agent, said: Configure) -> list[Event]:
                 events.append(SettingChanged(name, live[name], wanted, "paced", said.by))
         elif live[name] != value or (name == BUDGET and state.settings.target is not None):
             events.append(SettingChanged(name, live[name], value, "immediate", said.by))
-    return together(events)
+    return events
 
 
 def feasible(state: Agent, changes: dict[str, Any]) -> None:

@@ -104,5 +104,5 @@ def passed_on(state: Agent) -> list[Event]:
     return [
         ProviderTried(provider, model, lane.version, ok=False)
         for provider, model, lane in probes(state.gates, state.stream, state.holds.tried)
-        if turn is None or (provider, model) != (state.live.provider, state.live.model)
+        if turn is None or state.settings.missing or (provider, model) != (state.live.provider, state.live.model)
     ]

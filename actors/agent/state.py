@@ -118,10 +118,11 @@ def evolve(state: Agent, recorded: Recorded) -> Agent:
 
 
 def quiet(state: Agent) -> bool:
-    """Whether a turn may start: none runs, none is held, and the host takes new ones."""
+    """Whether a turn may start: none runs, none is held, the host takes new ones, the agent has what it needs."""
     started = state.settings.live is not None and not state.settings.disposed
     waits = state.holds.waiting or state.holds.gated
-    return started and not state.turns.running and not waits and not state.host.quiesced
+    stands = waits or state.host.quiesced or state.settings.missing
+    return started and not state.turns.running and not stands
 
 
 def planned(state: Agent, overhead: Overhead, settings: Settings | None = None) -> Plan | Refusal:

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from rewake.actors.agent.commands import Returned
 from rewake.actors.agent.state import Agent
 from rewake.actors.excerpts import excerpt
-from rewake.events import Event, InferenceCompleted, MessageAdded, ToolCall, ToolCalled, ToolResult, ToolReturned
+from rewake.events import (
+    Event,
+    InferenceCompleted,
+    MessageAdded,
+    ToolCall,
+    ToolCalled,
+    ToolResult,
+    ToolReturned,
+    ToolSpec,
+)
 from rewake.projections.pricing import count_tokens
 from rewake.projections.turns import OpenTool, open_tools
 
@@ -75,12 +84,14 @@ def result(tool: OpenTool) -> ToolResult:
     return ToolResult(tool.provider_id, excerpt(back.result, back.excerpt_chars, tool.id), back.is_error)
 
 
-def interrupted(state: Agent) -> list[Event]:
-    """Tools that a crash cut off: those declared idempotent, then and now, run again; the others are told so."""
+def interrupted(state: Agent, declared: Sequence[ToolSpec]) -> list[Event]:
+    """Tools that a crash cut off: those that were idempotent, and are as they are declared now, run again; the others are
+    told so.
+    """
     turn = state.turns.running
     if turn is None:
         return []
-    again = {tool.name for tool in state.live.tools if tool.idempotent}
+    again = {tool.name for tool in declared if tool.idempotent}
     return [
         unreturned(state, one, "interrupted") for one in open_tools(turn) if not (one.idempotent and one.name in again)
     ]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from rewake.actors.config import AgentConfig, RuntimeOptions
-from rewake.actors.providers import ScriptedProvider, call_tool, drop, reply, server_error, slow
+from rewake.actors.providers import ScriptedProvider, call_tool, drop, limit, reply, server_error, slow
 from rewake.actors.providers.base import Reply, text_of
 from rewake.actors.simulation import Simulation
 from rewake.actors.tools import EndTurn, tool
@@ -411,3 +411,21 @@ def test_a_broken_stream_and_an_abort_between_its_retries(simulate: Simulate):
     sim.run_until_idle()
     assert sim.kinds("ada")[-1] == "turn_aborted"
     assert len(sim.provider.requests) == 1
+
+
+def test_a_run_that_was_to_go_first_and_is_over_lets_another_go_first(simulate: Simulate):
+    asked: list[str] = []
+
+    def script(request: Any) -> Any:
+        asked.append(request.agent)
+        first = asked.count(request.agent) == 1
+        if request.agent == "scout":
+            return limit(60) if first else slow(reply("late"), seconds=300)
+        return slow(limit(50), seconds=1) if first else reply("ok")
+
+    sim = simulate(script)
+    receipt = sim.push("ada", "hello")
+    assert sim.run_once(AgentConfig(name="scout", model="m"), "look", timeout=70).state == "aborted"
+    sim.run_until_idle(timeout=60)
+    assert sim.result(receipt).text == "ok"
+    assert asked.count("scout") == 2

@@ -207,7 +207,7 @@ def started(**changed: Any) -> MemoryLog:
     ("changed", "why", "next_at", "ends"),
     [
         ({"strategy": "nowhere:Strategy"}, "nowhere:Strategy", 60, "a start where its strategy can be imported"),
-        ({"provider": "gone"}, "gone, a provider that this process does not have", None, "a start that has it"),
+        ({"provider": "gone"}, "waits for provider gone", None, "a start that has provider gone, or another provider"),
     ],
 )
 def test_a_strategy_and_a_provider_that_are_not_here(changed: Any, why: str, next_at: int | None, ends: str):
