@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from rewake.actors.shapes import shape
 from rewake.events import Draft, Event, Millis, Recorded
 from rewake.events.base import identified
 
@@ -78,8 +79,9 @@ class Follow:
 class Behaviour(Generic[S]):
     """An actor as plain functions.
 
-    `code` versions its snapshots. `unmoved` names the followed streams, with the versions that the state has of them, that
-    a decision is true of: it is taken again when one of them has moved.
+    `code` versions its snapshots, beside the shape of its state: it is another where the folds are. `unmoved` names the
+    followed streams, with the versions that the state has of them, that a decision is true of: it is taken again when one of
+    them has moved.
     """
 
     stream: str
@@ -92,6 +94,11 @@ class Behaviour(Generic[S]):
     follows: tuple[Follow, ...] = ()
     code: str = "1"
     unmoved: Callable[[S, Sequence[Event]], Mapping[str, int]] | None = None
+
+    @cached_property
+    def coded(self) -> str:
+        """The code version of its snapshots."""
+        return f"{self.code} {shape(self.state)}"
 
     def followed(self, recorded: Recorded) -> bool:
         kind = type(recorded.event)

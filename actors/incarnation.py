@@ -198,7 +198,7 @@ class Incarnation(Generic[S]):
         self.saved, self.consumed = self.here.version, 0
         here, behaviour = self.here, self.behaviour
         with suppress(OverflowError):
-            return Snapshot(self.stream, here.version, here.read, behaviour.code, self.packing.encode(here.state))
+            return Snapshot(self.stream, here.version, here.read, behaviour.coded, self.packing.encode(here.state))
         return None
 
 
@@ -240,7 +240,7 @@ def recover(
 
 
 def restored(behaviour: Behaviour[S], snapshot: Snapshot, unpacking: Unpacking) -> S | None:
-    if snapshot.code != behaviour.code:
+    if snapshot.code != behaviour.coded:
         return None
     try:
         return unpacking.decode(snapshot.state, behaviour.state)
