@@ -31,11 +31,13 @@ NEVER_MS: Millis = 2**53 - 1
 
 SECRETS = re.compile(
     r"""
-    \b(?:sk|pk|rk|gsk|xai|ghp)[-_][\w*-]{8,}                 # the shapes that keys come in
-    | \bAIza[\w-]{20,}
-    | (?<=\bbearer\s)[^\s"',;]+ | (?<=\bbasic\s)[\w+/=-]{8,}
-    | (?:key|token|secret|password|authorization)\b["']?\s*[:=]\s*["']?(?!bearer\b|basic\b|\[masked\])
-      (?P<named>(?=[^\s"']*\d)[\w+/=.*-]{16,})
+    \b(?:sk|pk|rk|gsk|xai|gh[opsur]|glpat|github_pat|nvapi|xox[abeprs])[-_][\w*-]{8,}   # the shapes that keys come in
+    | \bAIza[\w-]{20,} | \bya29\.[\w-]{20,} | \b(?:hf|r8)_\w{20,} | \b(?:AKIA|ASIA)[A-Z0-9]{16} | \beyJ[\w-]+\.[\w-]+\.[\w-]+
+    | (?<=://)[^\s/@"']+:[^\s/@"']+(?=@)                                                  # a URL's user and password
+    | (?<=\bbearer\s)(?!\[masked\])[^\s"',;]+ | (?<=\bbasic\s)(?=[\w+/-]*[\d=])[\w+/=-]{8,}
+    | (?:key|token|secret|passw(?:or)?d|authorization|bearer|basic|credentials?|signature)   # what is called one
+      (?:%(?:20|22|3[AD])|[\W]|\b(?:is|was|provided|given|used|b|u|invalid|incorrect)\b){1,16}
+      (?P<named>(?=[^\s"']{0,200}\d)[\w+/=.*-]{16,})
     """,
     re.IGNORECASE | re.VERBOSE,
 )
