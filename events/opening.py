@@ -11,6 +11,8 @@ from rewake.events import schema
 from rewake.events.errors import LogCorrupt, LogError, LogFailed, LogFull, NotALog
 
 POLL = 0.01
+EXPORTED = b'{"export":"rewake",'
+"""How a log begins that was written out as lines."""
 
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite's module raises: the second where its own message quotes a damaged file."""
@@ -110,7 +112,7 @@ def unopened(error: Exception, path: str) -> LogError:
     """Why a file does not open."""
     if damage(error):
         if code(error) == sqlite3.SQLITE_NOTADB and not marked(path):
-            return NotALog(path, "it is no SQLite database")
+            return NotALog(path, foreign(path))
         return damaged(path, error)
     match code(error):
         case sqlite3.SQLITE_READONLY if not forbidden(path):
@@ -140,6 +142,15 @@ def marked(path: str) -> bool:
     with suppress(OSError), open(path, "rb") as file:
         return file.read(MARK.stop)[MARK] == schema.APPLICATION.to_bytes(4)
     return False
+
+
+def foreign(path: str) -> str:
+    """What a file is that is no database: a log written out as lines begins with its header."""
+    with open(path, "rb") as file:
+        exported = file.read(len(EXPORTED)) == EXPORTED
+    if exported:
+        return f"it is an export of a log: `rewake import NEW.db {path}` makes a log of it"
+    return "it is no SQLite database"
 
 
 def forbidden(path: str) -> str:

@@ -118,7 +118,7 @@ def transaction(conn: sqlite3.Connection, how: str = "IMMEDIATE") -> Generator[N
 
 
 def check(conn: sqlite3.Connection, path: str) -> None:
-    """Raises NotALog unless the file is a log that this version reads."""
+    """Raises NotALog unless the file is a log that this version reads, LogCorrupt where that can not be told any more."""
     (application,) = conn.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
         names = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -202,13 +202,16 @@ def test_a_text_that_is_none_is_found_with_its_seq(path: Path, sqlite: SqliteLog
         assert corrupt.value.seq == 2
 
 
-def test_a_damaged_page_is_reported_behind_the_last_good_event(path: Path):
+@pytest.mark.parametrize("into", [0, 600, 2_048])
+@pytest.mark.parametrize("what", [b"\xff", b"\0"])
+def test_a_damaged_page_is_reported_behind_the_last_good_event(path: Path, into: int, what: bytes):
+    """Wherever in it the damage begins: what SQLite makes of the rest of a page is no event."""
     with closing(open_log(path)) as log:
         for turn in range(40):
-            log.append("s", turn * 50, [A] * 50)
+            log.append("s", turn * 50, [Wake(reason="a" * 300)] * 50)
     pages = bytearray(path.read_bytes())
-    page = pages.find(b'{"kind":"wake"', len(pages) // 2) // 4096 * 4096
-    pages[page : page + 4096] = b"\xff" * 4096
+    page = pages.find(b'{"kind":"wake"', len(pages) // 2) // 4096 * 4096 + into
+    pages[page : page + 4096] = what * 4096
     path.write_bytes(pages)
     with closing(open_log(path, readonly=True)) as log:
         for view in (log.read(), log.read(stream="s"), log.raw()):
@@ -218,6 +221,14 @@ def test_a_damaged_page_is_reported_behind_the_last_good_event(path: Path):
             assert 0 < good[-1] < 2_000
             assert corrupt.value.seq == good[-1] + 1
         assert log.integrity()
+
+
+def test_a_log_whose_format_can_not_be_read_is_damaged(path: Path):
+    opened(path)
+    with plain(path) as conn:
+        conn.execute("DELETE FROM meta")
+    with pytest.raises(LogCorrupt, match="its format can not be read"):
+        opened(path, readonly=True)
 
 
 def test_snapshots_are_no_syncs_and_need_the_writers_epoch(sqlite: SqliteLog, path: Path):

@@ -19,7 +19,8 @@ from click.testing import Result
 
 from rewake.actors import AgentConfig, Runtime
 from rewake.actors.providers import ScriptedProvider, slow
-from rewake.events import open_log, schema
+from rewake.events import MemoryLog, open_log, schema
+from rewake.projections.exchange import export
 from rewake.scripts.cli import COMMANDS
 
 Rewake = Callable[..., Result]
@@ -154,6 +155,7 @@ NO_LOGS = {
     "folder": "it is not a file",
     "empty": "it is an empty file",
     "text": "it is no SQLite database",
+    "exported": "it is an export of a log: `rewake import NEW.db ",
     "other": "it is another program's SQLite database",
     "blank": "it is an empty database",
     "newer": "this version reads up to 1: update rewake",
@@ -171,6 +173,8 @@ def put(path: Path, kind: str) -> Path:
             path.touch()
         case "text":
             path.write_text("not a log, though it is long enough to be one\n" * 100, "utf-8")
+        case "exported":
+            path.write_bytes(b"".join(export(MemoryLog())))
         case "other" | "blank":
             with closing(sqlite3.connect(path)) as conn, conn:
                 conn.execute("CREATE TABLE mine (x)")
