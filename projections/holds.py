@@ -136,13 +136,13 @@ def rows(state: Holds) -> list[dict[str, Any]]:
     return [
         {"turn": hold.turn, "since": hold.since, "until": hold.until, "wakes": list(hold.wakes)}
         | {"why": hold.refusal.why, "tokens": hold.refusal.tokens, "room": hold.refusal.room, "looks": hold.looks}
-        | {"looked_at": hold.looked_at, "ended": hold.ended or None}
+        | {"looked_at": hold.looked_at, "ended": hold.ended or None, "provider": None, "model": None}
         for hold in (state.waiting, state.over)
         if hold
     ] + [
         {"turn": gated.turn, "since": gated.since, "until": gated.until, "wakes": list(gated.wakes)}
         | {"why": f"{gated.provider} {gated.model}: {gated.why}", "tokens": None, "room": None, "looks": 0}
-        | {"looked_at": None, "ended": None}
+        | {"looked_at": None, "ended": None, "provider": gated.provider, "model": gated.model}
         for gated in (state.gated,)
         if gated
     ]

@@ -33,9 +33,9 @@ COLUMNS: Mapping[str, Columns] = {
     "wakes": {"agent": str, "wake": str, "state": str, "turn": str, "reason": str, "why": str, "at": MOMENT}
     | {"channel": str, "author": str, "message": str},
     "turns": {"agent": str, "turn": str, "state": str, "since": MOMENT, "ended": MOMENT, "wakes": str}
-    | {"attempts": int, "steps": int},
+    | {"attempts": int, "steps": int, "next_at": MOMENT},
     "holds": {"agent": str, "turn": str, "since": MOMENT, "until": MOMENT, "wakes": str, "why": str, "tokens": int}
-    | {"room": int, "looks": int, "looked_at": MOMENT, "ended": str},
+    | {"room": int, "looks": int, "looked_at": MOMENT, "ended": str, "provider": str, "model": str},
     "compression": {"agent": str, "id": str, "state": str, "level": int, "first": str, "last": str, "sources": int}
     | {"source_tokens": int, "tokens": int, "text": str},
     "gates": {"provider": str, "model": str, "state": str, "since": MOMENT, "until": MOMENT, "why": str, "n": int}

@@ -185,13 +185,13 @@ def evolve(state: Turns, recorded: Recorded) -> Turns:
 def rows(state: Turns) -> list[dict[str, Any]]:
     past = [
         {"turn": one.id, "state": one.how, "since": one.since, "ended": one.at, "wakes": list(one.wakes)}
-        | {"attempts": one.attempts, "steps": one.steps}
+        | {"attempts": one.attempts, "steps": one.steps, "next_at": None}
         for one in state.past
     ]
     waits = "gated" if state.held and state.held.stage == "gated" else "held"
     alive = [
         {"turn": one.id, "state": stage, "since": one.since, "ended": None, "wakes": list(one.wakes)}
-        | {"attempts": one.attempt, "steps": one.step}
+        | {"attempts": one.attempt, "steps": one.step, "next_at": one.retry and one.retry.at}
         for one, stage in ((state.held, waits), (state.running, state.running and state.running.stage))
         if one
     ]

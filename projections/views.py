@@ -26,12 +26,21 @@ VIEWS: Mapping[str, str] = {
         LEFT JOIN events AS ended ON ended.turn = e.turn AND ended.kind IN ({ENDS})
         ORDER BY e.last""",
     "v_owed": """
-        SELECT wakes.wake, wakes.agent, coalesce(turns.state, 'owed') AS state,
-            coalesce(wakes.turn, turns.turn) AS turn, wakes.reason, wakes.channel, wakes.author,
-            wakes.at AS since, holds.until AS until, coalesce(holds.why, '') AS why
-        FROM wakes LEFT JOIN turns ON turns.agent = wakes.agent AND turns.state IN ('held', 'gated')
-            AND turns.ended IS NULL AND coalesce(wakes.turn, turns.turn) = turns.turn
-        LEFT JOIN holds ON holds.turn = turns.turn AND holds.ended IS NULL
+        SELECT wakes.wake, wakes.agent,
+            coalesce(waits.state, CASE WHEN runs.turn IS NULL AND host.quiesced THEN 'gated' END, 'owed') AS state,
+            coalesce(wakes.turn, waits.turn) AS turn, wakes.reason, wakes.channel, wakes.author,
+            coalesce(holds.since, wakes.at) AS since,
+            CASE WHEN EXISTS (SELECT 1 FROM json_each(host.parked) WHERE value = 'agent/' || wakes.agent) THEN NULL
+                WHEN holds.provider IS NOT NULL THEN gates.until
+                ELSE coalesce(holds.until, runs.next_at) END AS until,
+            coalesce(holds.why, runs.state, CASE WHEN host.quiesced THEN 'quiesced' END, '') AS why
+        FROM wakes LEFT JOIN turns AS waits ON waits.agent = wakes.agent AND waits.state IN ('held', 'gated')
+            AND waits.ended IS NULL AND coalesce(wakes.turn, waits.turn) = waits.turn
+        LEFT JOIN holds ON holds.turn = waits.turn AND holds.ended IS NULL
+        LEFT JOIN gates ON gates.provider = holds.provider AND gates.model = holds.model AND gates.state = 'closed'
+        LEFT JOIN turns AS runs ON runs.agent = wakes.agent AND runs.ended IS NULL
+            AND runs.state NOT IN ('held', 'gated')
+        LEFT JOIN host
         WHERE wakes.state IN ('waiting', 'taken')
         ORDER BY wakes.agent, wakes.at""",
     "v_holds": f"""
@@ -45,7 +54,7 @@ VIEWS: Mapping[str, str] = {
         SELECT e.turn, {AGENT} AS agent, CASE e.kind WHEN 'held' THEN 'context' ELSE 'provider' END AS waits_for,
             e.at AS held, over.at AS released, {MS.format("e.at", "over.at")} AS ms,
             coalesce(json_extract(e.data, '$.refusal.why'), json_extract(e.data, '$.why')) AS why,
-            json_extract(over.data, '$.why') AS ended,
+            coalesce(json_extract(over.data, '$.why'), CASE over.kind WHEN 'provider_released' THEN 'opened' END) AS ended,
             json_extract(e.data, '$.refusal.tokens') AS tokens, json_extract(e.data, '$.refusal.room') AS room,
             json_extract(e.data, '$.provider') AS provider, json_extract(e.data, '$.model') AS model
         FROM paired AS e LEFT JOIN events AS over ON over.seq = e.last
