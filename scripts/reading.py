@@ -21,7 +21,9 @@ from rewake.scripts.tables import NARROW, Form, Rows, columns, emit, formed
 
 AGENTS = ("agent", "state", "turn", "owed", "messages", "tokens", "budget", "summaries", "model", "since", "why")
 BRIEFLY = ("agent", "state", "turn", "owed", "tokens", "budget", "since", "why")
-"""What of an agent a narrow terminal has room for."""
+"""What of an agent a terminal of fewer than `FULL` columns of text has room for; a narrow one not for its tokens either."""
+FULL = 150
+ROOMY = ("tokens", "budget")
 OWED = ("wake", "agent", "state", "why", "since", "next_at", "ends")
 
 SHOWN: Mapping[str, Sequence[str]] = {
@@ -36,6 +38,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "calibration": ("key", "multiplier", "accepted", "rejected", "provisional"),
     "usage": ("turn", "model", "input", "output", "cached"),
     "undo": ("turn", "version", "branch"),
+    "alerts": ("kind", "turn", "posted_at"),
 }
 """The columns of each projection's table; JSON and CSV have all."""
 
@@ -50,7 +53,8 @@ def agents(form: Form, log: Log, until: int | None) -> None:
     """Show every agent of the log: what it does, its budget and what its conversation takes."""
     found = states(log, agents_of(log), until)
     rows = [described(state, waited_for(log, state, until)) for state in found]
-    emit(rows, form, BRIEFLY if form == "table" and columns() < NARROW else AGENTS)
+    width = columns() if form == "table" else FULL
+    emit(rows, form, AGENTS if width >= FULL else [one for one in BRIEFLY if width >= NARROW or one not in ROOMY])
     told_when_unwritten(log, until)
 
 

@@ -23,14 +23,16 @@ R = TypeVar("R")
 Form = Literal["table", "json", "nl", "csv"]
 Rows = Iterable[Mapping[str, Any]]
 
-MOMENTS = frozenset({"at", "since", "until", "next_at", "ended", "looked_at", "started_at"})
-"""The columns that are moments: milliseconds for programs, ISO 8601 for people."""
+MOMENTS = frozenset({"at", "since", "until", "ended"})
+"""The columns that are moments, beside those that end on `_at`: milliseconds for programs, ISO 8601 for people."""
 EXCERPTS = frozenset({"text", "wakes", "sources"})
 """The columns that are cut to one line."""
 LONG = EXCERPTS | {"why", "ends", "value", "reason", "key", "parked", "troubled"}
 """The columns that give way when a table is too wide: those that are no excerpt are folded."""
 NARROW = 120
 """Columns of text below which a moment is only a time of the day."""
+ROOM = 36
+"""Columns of text that each of the long ones should have, before a moment is more than a time of the day."""
 WIDE = 1_000
 """Columns of text that a table takes when it does not go to a terminal."""
 
@@ -84,12 +86,26 @@ def as_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None) -
     console = screen()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
-        right = name not in MOMENTS and numbers([row.get(name) for row in rows])
+        right = not is_moment(name) and numbers([row.get(name) for row in rows])
         table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=name not in LONG)
+    narrow = cramped(rows, names, console.width)
     for row in rows:
-        table.add_row(*[laid(name, row.get(name), console.width < NARROW) for name in names])
+        table.add_row(*[laid(name, row.get(name), narrow) for name in names])
     if names:
         console.print(table)
+
+
+def cramped(rows: Sequence[Mapping[str, Any]], names: Sequence[str], width: int) -> bool:
+    """Whether a table's moments have to be short: the terminal is narrow, or they would leave its long columns no room."""
+    folded = (LONG - EXCERPTS).intersection(names)
+    if width < NARROW or width == WIDE or not folded:
+        return width < NARROW
+    sizes = [max([len(name), *(len(shown(name, row.get(name))) for row in rows)]) for name in names if name not in LONG]
+    return width - sum(sizes) - 2 * len(names) < ROOM * len(folded)
+
+
+def is_moment(name: str) -> bool:
+    return name in MOMENTS or name.endswith("_at")
 
 
 def numbers(values: Iterable[Any]) -> bool:
@@ -121,7 +137,7 @@ def columns() -> int:
 
 def screen() -> Console:
     """Stdout for people; its width is the terminal's, or none where there is no terminal."""
-    return Console(highlight=False, width=columns())
+    return Console(highlight=False, width=columns(), height=25)  # with a height rich asks no terminal for its width
 
 
 def all_names(rows: Rows) -> list[str]:
@@ -130,7 +146,7 @@ def all_names(rows: Rows) -> list[str]:
 
 def shown(name: str, value: Any, narrow: bool = False) -> str:
     """A value as a table has it: moments in UTC, nothing that could move a terminal's cursor."""
-    if value is not None and name in MOMENTS and isinstance(value, int):
+    if value is not None and is_moment(name) and isinstance(value, int):
         return moment(value, narrow)
     return printable(cell(value))
 

@@ -20,6 +20,7 @@ from click.testing import Result
 from rewake.actors import AgentConfig, Runtime
 from rewake.actors.providers import ScriptedProvider, slow
 from rewake.events import MemoryLog, open_log, schema
+from rewake.projections import PROJECTIONS
 from rewake.projections.exchange import export
 from rewake.scripts.cli import COMMANDS
 
@@ -255,15 +256,23 @@ def test_a_log_that_no_process_writes_says_so(rewake: Rewake, held: Path):
         assert rewake("owed", held).stderr == ""
 
 
-PROJECTIONS = ("conversation", "wakes", "turns", "holds", "compression", "gates", "settings", "host", "usage", "undo")
-
-
 @pytest.mark.parametrize("projection", PROJECTIONS)
 def test_tables_fit_a_terminal(held: Path, projection: str):
     """Ids and states are whole."""
     table = on_terminal(80, "show", held, projection)
     assert max(map(len, table)) <= 80
     assert projection not in ("conversation", "wakes", "turns") or len(table) > 10
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+@pytest.mark.parametrize("command", ["owed", "agents"])
+def test_why_something_waits_has_room(held: Path, command: str, width: int):
+    """A moment is short where it would leave none."""
+    table = on_terminal(width, command, held)
+    start, dated = table[0].index("why"), "T00:00:00.000Z" in table[1]
+    assert max(map(len, table)) <= width
+    assert max(len(line[start:].split("  ")[0]) for line in table[1:]) >= 28
+    assert dated == (width == 160 or (command, width) == ("agents", 120))
 
 
 def test_lines_fit_a_terminal(held: Path):
@@ -288,6 +297,10 @@ def on_terminal(width: int, *args: object) -> list[str]:
     os.close(ours)
     assert process.returncode == 0
     return [line.rstrip() for line in out.decode().splitlines()]
+
+
+def test_a_moment_is_one_in_every_table(rewake: Rewake, held: Path):
+    assert "2026-01-01T00:00:00" in rewake("show", held, "alerts", "-t").stdout
 
 
 def test_numbers_alone_are_at_the_right(rewake: Rewake, held: Path):
