@@ -11,7 +11,7 @@ from pyrsistent import PDeque, PVector
 
 from rewake.events import Log, Recorded
 from rewake.projections.fold import PROJECTIONS, STREAMS
-from rewake.scripts.tables import MOMENTS, NARROW, columns, fitted, moment, printable, short
+from rewake.scripts.tables import NARROW, columns, fitted, is_moment, json, moment, printable, short
 from rewake.scripts.tailing import said
 
 Changed = dict[str, dict[str, str]]
@@ -86,19 +86,21 @@ def size(value: Any) -> int | None:
     return len(value) if many else None  # pyright: ignore[reportUnknownArgumentType]
 
 
-def brief(name: str, value: Any) -> str:
+def brief(name: str, value: Any, most: int = 60) -> str:
     """The value of a field in a few words: a moment in UTC, a struct by its id, or by its numbers and texts."""
     match value:
-        case None:
+        case None | "":
             return "none"
         case bool():
             return str(value).lower()
-        case int() if name in MOMENTS or name.endswith(("_at", "_until")):
+        case int() if is_moment(name) or name.endswith("_until"):
             return moment(value) if value else "none"
         case Struct():
-            return named(value) or short(plain(value), 60)
+            return named(value) or short(plain(value), most)
+        case tuple():
+            return short(json(value), most)  # pyright: ignore[reportUnknownArgumentType]
         case _:
-            return short(str(value), 60)
+            return short(str(value), most)
 
 
 def named(value: Struct) -> str:

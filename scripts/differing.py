@@ -13,6 +13,7 @@ from rewake.events import (
     CompressionRequested,
     DrainPassed,
     Event,
+    Held,
     HoldDue,
     HoldEnded,
     HoldLooked,
@@ -26,10 +27,13 @@ from rewake.events import (
     UndoPoint,
 )
 from rewake.events.codec import decode
+from rewake.scripts.changes import brief
 from rewake.scripts.sentences import plainly, requested
 from rewake.scripts.tables import moment, printable
 
 NOTHING = "nothing"
+LONGEST = 200
+"""Characters of a field's value that are shown beside the other."""
 
 
 def row(log: Log, found: Difference) -> dict[str, Any]:
@@ -73,6 +77,8 @@ def how(found: Difference) -> str:
             return "it would have been refused otherwise"
         case Compiled(), Compiled():
             return "it would have been shown another plan"
+        case CompressionRequested(), CompressionRequested() if old.work != new.work:
+            return "it would have summarised something else"
         case InferenceRequested(), InferenceRequested():
             return f"it would have asked otherwise: {fields(old, new)}"
         case HoldLooked() | None, HoldEnded(why=why):
@@ -96,14 +102,8 @@ def kind(event: Event | str | None) -> str:
 def fields(old: Any, new: Any) -> str:
     """The fields that differ between two events of one kind."""
     names = [name for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)]
-    told = (f"{name} {brief(getattr(new, name))} instead of {brief(getattr(old, name))}" for name in names)
-    return ", ".join(told)
-
-
-def brief(value: Any) -> str:
-    if isinstance(value, str | int | float | None):
-        return "none" if value is None else str(value)
-    return msgspec.json.encode(value).decode()
+    both = ((name, *(brief(name, getattr(one, name), LONGEST) for one in (new, old))) for name in names)
+    return ", ".join(f"{name} {now} instead of {then}" for name, now, then in both)
 
 
 def words(answer: Sequence[str]) -> str:
@@ -121,6 +121,8 @@ def sentence(event: Event | str) -> str:
             return f"{call} failed: {error.told}; " + (
                 "no retry" if wait is None else f"again after {wait / 1_000:g} s"
             )
+        case Held(wakes=wakes, until=until):
+            return f"held until {moment(until)} at the latest, for {', '.join(wakes)}"
         case ToolReturned(call, result=result, excerpt_chars=shown):
             cut = f", an excerpt of {shown:,} shown" if shown else ", shown whole"
             return f"{call} returned {len(result):,} characters{cut}"

@@ -14,7 +14,7 @@ import msgspec
 
 from rewake.actors import AgentConfig, Difference
 from rewake.actors.redecide import behaviour_of, differences
-from rewake.actors.supposing import configurations
+from rewake.actors.supposing import UNDECIDED, configurations
 from rewake.actors.whatif import what_if as first_difference
 from rewake.events import InvalidSetting, Log
 from rewake.projections.starting import check_all
@@ -39,7 +39,7 @@ def redecide(form: Form, log: Log, stream: str | None) -> None:
     otherwise and the log is whole; 1 where a stream could not be decided.
     """
     here()
-    streams = [checked(stream)] if stream else [one for one in log.streams() if behaviour_of(one)]
+    streams = [checked(log, stream)] if stream else [one for one in log.streams() if behaviour_of(one)]
     absent = {one: why for one in streams if (why := missing(log, one))}
     found = sorted(decided(log, [one for one in streams if one not in absent]), key=lambda one: one.seq)
     if found:
@@ -54,7 +54,8 @@ def redecide(form: Form, log: Log, stream: str | None) -> None:
         )
     if absent:
         raise Failed(f"{len(absent)} of {len(streams)} streams could not be decided; the others are as they were")
-    click.echo(f"rewake: {len(streams)} streams, {log.head():,} events: all decided as they were", err=True)
+    events = sum(log.version(one) for one in streams)
+    click.echo(f"rewake: {len(streams)} streams, {events:,} events: all decided as they were", err=True)
 
 
 def decided(log: Log, streams: list[str]) -> Iterator[Difference]:
@@ -63,10 +64,12 @@ def decided(log: Log, streams: list[str]) -> Iterator[Difference]:
             yield from differences(behaviour, log)
 
 
-def checked(stream: str) -> str:
-    """Raises InvalidSetting for a stream that no actor has."""
+def checked(log: Log, stream: str) -> str:
+    """Raises InvalidSetting for a stream that no actor has, and for one that the log does not have."""
     if behaviour_of(stream) is None:
         raise InvalidSetting("stream", stream, "no actor has a stream of that name")
+    if not log.version(stream):
+        raise InvalidSetting("stream", stream, f"the log has no such stream; it has {', '.join(log.streams())}")
     return stream
 
 
@@ -124,6 +127,8 @@ def parsed(given: str) -> tuple[str, str, Any]:
         raise click.BadParameter(f"{given!r}: written as AGENT.SETTING=VALUE", param_hint="--set")
     if name not in AgentConfig.__struct_fields__:
         raise click.BadParameter(f"{given!r}: there is no setting {name!r}", param_hint="--set")
+    if name in UNDECIDED:
+        return agent, name, value
     if value.strip().lower() in NOTHING_GIVEN:
         return agent, name, None
     if name == "error_policy":

@@ -18,8 +18,10 @@ from rewake.actors.providers import ScriptedProvider
 from rewake.actors.simulation import Simulation
 from rewake.events import (
     Compiled,
+    CompressionRequested,
     DrainKicked,
     DrainPassed,
+    Held,
     HoldDue,
     HoldEnded,
     HoldLooked,
@@ -27,6 +29,7 @@ from rewake.events import (
     Refused,
 )
 from rewake.events.codec import encode
+from rewake.events.drain import Work
 from rewake.projections import strategies
 from rewake.scripts import differing
 
@@ -56,6 +59,14 @@ def test_a_log_that_is_decided_as_it_was_is_exit_code_0(rewake: Rewake, held: Pa
     assert "all decided as they were" in result.stderr
     assert rewake("redecide", held, "--stream", "agent/ada").exit_code == 0
     assert rewake("redecide", held, "--stream", "nobody").exit_code == 1
+
+
+def test_how_much_was_decided_is_told_of_the_streams_that_were(rewake: Rewake, held: Path):
+    """A stream that the log does not have is not one that is as it was."""
+    assert "1 streams, 1 events: " in rewake("redecide", held, "--stream", "agent/bob").stderr
+    absent = rewake("redecide", held, "--stream", "agent/nobody")
+    assert absent.exit_code == 1
+    assert "the log has no such stream; it has host, agent/ada, agent/bob" in absent.stderr
 
 
 @pytest.mark.scenario("L-13")
@@ -152,6 +163,8 @@ def test_a_policy_is_imported(rewake: Rewake, tmp_path: Path, monkeypatch: pytes
         ("ada.max_tokens=many", 2, "Expected `int`"),
         ("ada.max_tokens=900", 2, "more than max_tokens"),
         ("ada.encoding=o200k_base", 2, "counted in the one that it had"),
+        ("ada.tools=[]", 2, "is in no log"),
+        ("ada.context=mine:context", 2, "is in no log"),
         ("eve.max_tokens=3", 1, "it has ada, bob"),
     ],
 )
@@ -165,6 +178,10 @@ OVER = Refused("t", 1, "over_budget", 900, 700, "e")
 FITS = Compiled("t", 1, (), "d", 600, 700, "e")
 ASKED = InferenceRequested("t", 1, "p", "m", 100)
 PASSED = DrainPassed(1, False, "dry", 5)
+
+
+def asks(last: str, model: str = "m") -> CompressionRequested:
+    return CompressionRequested(Work(1, "m/1", last, (), "d", 9), "p", model, id="c")
 
 
 @pytest.mark.parametrize(
@@ -182,9 +199,16 @@ PASSED = DrainPassed(1, False, "dry", 5)
         (
             [ASKED, PASSED],
             [ASKED, replace(PASSED, pending=True)],
-            "another drain passed: pending True instead of False",
+            "another drain passed: pending true instead of false",
         ),
         ([OVER], ["raises KeyError: 'no'"], "today's code raises"),
+        (
+            [Held("t", ("w",), 0, 60_000, OVER)],
+            [Held("t", ("w",), 0, 30_000, OVER)],
+            "another held: until 1970-01-01T00:00:30.000Z instead of 1970-01-01T00:01:00.000Z",
+        ),
+        ([asks("m/1")], [asks("m/2")], "it would have summarised something else"),
+        ([asks("m/1")], [asks("m/1", "o")], "another compression requested: model o instead of m"),
         ([PASSED], [DrainKicked("due", 8)], "drain kicked instead of drain passed"),
     ],
 )
@@ -194,5 +218,6 @@ def test_how_two_answers_differ_in_words(recorded: list[Any], now: list[Any], sa
     )
     found = Difference(1, then, instead, "state")
     assert differing.how(found) == said
+    assert "another held" not in said or differing.words(then) != differing.words(instead)
     for answer in (then, instead):
         assert (differing.words(answer) == "nothing") == (not answer)
