@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 
 from rewake.events import opening, schema
-from rewake.events.errors import OutputRefused
+from rewake.events.errors import LogFailed, OutputRefused
 
 BESIDE = ("", "-wal", "-shm", "-journal")
 """What SQLite would take for a part of a database at that path."""
@@ -20,7 +20,8 @@ BESIDE = ("", "-wal", "-shm", "-journal")
 def fresh(path: str | os.PathLike[str]) -> Generator[str]:
     """A path beside `path` to write a file at, which is moved to `path` at the end of the block, unless that raises.
 
-    Raises OutputRefused where something is there already, or nothing can be.
+    Raises OutputRefused where something is there already, or nothing can be: no space is left, too. A log that is made there
+    fails as if it were at `path`.
     """
     target = os.path.realpath(path)
     free(target)
@@ -28,10 +29,14 @@ def fresh(path: str | os.PathLike[str]) -> Generator[str]:
         folder = tempfile.mkdtemp(prefix=".rewake-", dir=os.path.dirname(target))
     except OSError as error:
         raise OutputRefused(target, error.strerror or str(error)) from error
+    made = os.path.join(folder, os.path.basename(target))
     try:
-        made = os.path.join(folder, os.path.basename(target))
         yield made
         move(made, target)
+    except OSError as error:
+        raise OutputRefused(target, error.strerror or str(error)) from error
+    except LogFailed as error:
+        raise type(error)(error.reason.replace(made, target)) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -76,7 +81,13 @@ def backup(log_path: str | os.PathLike[str], path: str | os.PathLike[str], *, bu
             with closing(opening.reading(source, busy_timeout)) as log, closing(sqlite3.connect(made)) as copy:
                 log.backup(copy)
         except sqlite3.Error as error:
-            raise opening.unopened(error, source) from error
+            match opening.code(error):
+                case sqlite3.SQLITE_FULL:
+                    raise opening.failed(error, made) from error
+                case sqlite3.SQLITE_IOERR:
+                    raise LogFailed(f"{made}: {error}, here or in {source}") from error
+                case _:
+                    raise opening.unopened(error, source) from error
 
 
 def outrank(path: str, epoch: int) -> None:

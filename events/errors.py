@@ -273,7 +273,11 @@ class StreamMoved(StreamConflict):
 
 
 class LogFailed(LogError):
-    """A commit failed (`reason`): nothing of it is in the log, and the runtime stops."""
+    """A commit failed (`reason`): nothing of it was acknowledged or acted on, and the runtime stops.
+
+    Where the disk failed in the middle of it, the next start may find it in the log all the same; what was pushed with a
+    `dedupe_key` can be pushed again.
+    """
 
     reason: str
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rewake.events import Log, LogCorrupt, LogFailed, Millis, Recorded, Row, Snapshot
 from rewake.events.log import Past
@@ -37,17 +36,39 @@ class Noted:
     def snapshots(self, stream: str) -> list[Snapshot]:
         return self.log.snapshots(stream)
 
-    def read(self, *which: Any, **more: Any) -> Iterator[Recorded]:
-        """As the log's. Raises LogCorrupt for an event that is read in two places."""
-        for recorded in self.log.read(*which, **more):
-            if not self.all:
-                place = recorded.stream, recorded.version
-                if self.rows.setdefault(recorded.seq, place) != place:
-                    raise LogCorrupt(recorded.seq, "the file is damaged: the event is found in two places")
-                if len(self.rows) > MOST:
-                    self.all = True
-                    self.rows.clear()
-            yield recorded
+    def read(
+        self,
+        after: int = 0,
+        stream: str | None = None,
+        kinds: Iterable[str] | None = None,
+        until: int | None = None,
+        *,
+        after_version: int = 0,
+    ) -> Iterator[Recorded]:
+        """As the log's. Raises LogCorrupt for an event that is read in two places, and for a stream with a gap."""
+        single = stream if stream and not stream.endswith("*") else ""
+        wanted, version = None if kinds is None else frozenset(kinds), after_version
+        for recorded in self.log.read(after, stream, None if single else wanted, until, after_version=after_version):
+            if single and version and recorded.version != version + 1:
+                raise LogCorrupt(
+                    recorded.seq, f"{stream} has version {recorded.version} where {version + 1} comes next"
+                )
+            version = recorded.version
+            self._note(recorded)
+            if wanted is None or recorded.kind in wanted:
+                yield recorded
+        if single and version and until == self.head() and version != (last := self.log.version(single)):
+            raise LogCorrupt(0, f"{stream} has version {last}, and is read up to {version} only")
+
+    def _note(self, recorded: Recorded) -> None:
+        if self.all:
+            return
+        place = recorded.stream, recorded.version
+        if self.rows.setdefault(recorded.seq, place) != place:
+            raise LogCorrupt(recorded.seq, "the file is damaged: the event is found in two places")
+        if len(self.rows) > MOST:
+            self.all = True
+            self.rows.clear()
 
     def check(self) -> None:
         """Raises LogCorrupt unless what was read, and the last commit, is what was written, and no stream lost its end."""

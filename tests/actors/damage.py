@@ -74,6 +74,7 @@ def copied(path: Path, to: Path) -> Path:
     for end in ENDS:
         if Path(f"{path}{end}").exists():
             shutil.copy(f"{path}{end}", f"{to}{end}")
+    Path(f"{to}.lock").touch()
     return to
 
 
