@@ -15,12 +15,17 @@ from rewake.actors.incarnation import followed
 from rewake.actors.owing import Owed, owed
 from rewake.actors.redecide import consumed
 from rewake.events import Compiled, Event, Log, MessageAdded, Millis, Recorded, Text, TurnStarted, Wake, WakeWithdrawn
-from rewake.events.turns import TurnEnd
+from rewake.events.base import kind_of
+from rewake.events.turns import TURN_ENDS, TurnEnd
 from rewake.projections.wakes import ending
 from rewake.scripts.accounts import drain_of
 from rewake.scripts.planned import Planned, explained
-from rewake.scripts.sentences import Began, sentence
+from rewake.scripts.sentences import Began, plainly, sentence
 from rewake.scripts.tables import short
+
+BEFALLS = ("host_started", "actor_failed", "actor_parked")
+"""What befalls an agent's process, or the agent itself."""
+ENDS = frozenset(map(kind_of, TURN_ENDS))
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -92,13 +97,26 @@ def story(log: Log, id: str, until: int | None = None) -> Story:
     name, kind, _ = id.split("/")
     life = lived(log, name, log.head() if until is None else until)
     if kind == "wake" and (wake := life.wakes.get(id)):
-        return Story(id, (wake,), tuple(life.turns[one] for one in wake.turns))
+        return Story(id, (wake,), tuple(befallen(log, life.turns[one], until) for one in wake.turns))
     if kind == "turn" and (turn := life.turns.get(id)):
-        return Story(id, tuple(life.wakes[one] for one in turn.wakes if one in life.wakes), (turn,))
+        wakes = tuple(life.wakes[one] for one in turn.wakes if one in life.wakes)
+        return Story(id, wakes, (befallen(log, turn, until),))
     there = nearest(id, life.wakes if kind == "wake" else life.turns)
     raise LookupError(
         f"there is no {id} in this log; " + (f"near it: {', '.join(there)}" if there else "there is none")
     )
+
+
+def befallen(log: Log, turn: TurnStory, until: int | None) -> TurnStory:
+    """The turn's story with what befell its agent and its process meanwhile."""
+    stream = f"agent/{turn.id.partition('/')[0]}"
+    first, last = turn.steps[0], turn.steps[-1]
+    befell = (
+        Step(one.seq, one.at, one.kind, plainly(one.event))
+        for one in log.read(first.seq, "host", BEFALLS, last.seq if last.kind in ENDS else until)
+        if getattr(one.event, "stream", stream) == stream
+    )
+    return replace(turn, steps=tuple(sorted((*turn.steps, *befell), key=lambda step: step.seq)))
 
 
 def nearest(id: str, ids: Iterable[str]) -> list[str]:

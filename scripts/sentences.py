@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from rewake.actors.agent.planning import room_of, spoken
 from rewake.actors.agent.state import Agent
 from rewake.events import (
+    ActorFailed,
+    ActorParked,
     Alerted,
     CalibrationSampled,
     Compiled,
@@ -16,6 +18,7 @@ from rewake.events import (
     HoldDue,
     HoldEnded,
     HoldLooked,
+    HostStarted,
     InferenceCompleted,
     InferenceFailed,
     InferenceInterrupted,
@@ -45,7 +48,7 @@ from rewake.events import (
 from rewake.projections.calibration import meter
 from rewake.projections.gates import closes_gate
 from rewake.projections.progress import clock
-from rewake.scripts.tables import short
+from rewake.scripts.tables import json, short
 
 
 @dataclass
@@ -78,7 +81,7 @@ def sentence(recorded: Recorded, state: Agent, began: Began) -> str:
             began.at[call] = at
             if isinstance(event, ToolCalled):
                 began.tools[call] = event
-                return ""
+                return f"calls {event.name} ({call}): {short(json(event.arguments))}"
             began.calls[call] = event
             return requested(event)
         case InferenceCompleted(call):
@@ -134,6 +137,12 @@ def plainly(event: Event) -> str:
             return f"an alert, {about}: {message}"
         case UsageRecorded(_, given, made, cached):
             return f"used {given:,} tokens of input ({cached:,} cached), {made:,} of output"
+        case HostStarted(version, epoch):
+            return f"process number {epoch} starts, with version {version}, and takes it up where it was"
+        case ActorFailed(stream, error, count, on, command):
+            return f"{stream} failed on {command or f'event {on}'}, failure {count} in a row: {error}"
+        case ActorParked(stream, error):
+            return f"{stream} is parked until the next start of the process: {error}"
         case UndoPoint() | MessageAdded():
             return ""
         case TurnCompleted(_, stop):

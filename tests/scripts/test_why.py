@@ -10,10 +10,11 @@ import pytest
 from click.testing import Result
 
 from rewake.actors import AgentConfig
+from rewake.actors.agent import behaviour as agents
 from rewake.actors.providers import ScriptedProvider, call_tool, reply, server_error, slow
 from rewake.actors.simulation import Simulation
 from rewake.actors.tools import tool
-from rewake.events import Compiled, InferenceRequested, open_log
+from rewake.events import Compiled, InferenceRequested, Recorded, open_log
 from rewake.scripts.histories import story
 
 Rewake = Callable[..., Result]
@@ -94,7 +95,8 @@ def test_a_wake_has_its_whole_story(rewake: Rewake, lived: Path):
     assert [one["kind"] for one in turn["steps"]] == [
         *("turn_started", "refused", "held", "alerted", "wake", "hold_looked", "hold_looked", "hold_ended"),
         *("turn_started", "compiled", "inference_requested", "inference_failed", "retry_scheduled", "retry_due"),
-        *("inference_requested", "inference_completed", "calibration_sampled", "tool_returned", "tool_returned"),
+        *("inference_requested", "inference_completed", "calibration_sampled", "tool_called", "tool_called"),
+        *("tool_returned", "tool_returned"),
         *("inference_requested", "inference_completed", "message_added", "calibration_sampled", "usage_recorded"),
         "turn_completed",
     ]
@@ -224,3 +226,44 @@ def test_the_log_may_come_from_the_environment(rewake: Rewake, lived: Path):
     env = {"REWAKE_LOG": str(lived)}
     assert rewake("why", "ada/turn/4", env=env).stdout == rewake("why", lived, "ada/turn/4").stdout
     assert rewake("why", lived).exit_code == 2
+
+
+def test_what_befell_its_agent_and_its_process_is_told_where_it_did(
+    rewake: Rewake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real = agents.react
+
+    def breaks(state: Any, recorded: Recorded, *args: Any) -> Any:
+        if recorded.kind == "tool_returned":
+            raise KeyError("no")
+        return real(state, recorded, *args)
+
+    monkeypatch.setattr(agents, "react", breaks)
+    path = tmp_path / "log.db"
+    provider = ScriptedProvider(["hi", *[[call_tool("look", {"n": 7})]] * 2])
+    agents_of = [AgentConfig(name=name, model="m", tools=[look]) for name in ("ada", "bob")]
+    sim = Simulation(agents=agents_of, provider=provider, log=str(path))
+    before = sim.push("ada", "good morning")
+    sim.run()
+    receipt = sim.push("ada", "hello")
+    sim.push("bob", "hello")
+    sim.crash_at("tool_called", nth=2, when="after")
+    sim.run()
+    sim.restart()
+    sim.run()
+    sim.crash()
+    assert receipt.wake
+    assert before.wake
+    page = rewake("why", path, receipt.wake).stdout
+    story = [
+        '/0): {"n":7}',
+        "process number 2 starts, with version ",
+        "agent/ada failed on Restarted, failure 1 in a row: KeyError: 'no'",
+        "agent/ada is parked until the next start of the process: KeyError: 'no'",
+    ]
+    assert [page.count(one) for one in story] == [1] * len(story)
+    assert sorted(story, key=page.index) == story
+    seqs = [one["seq"] for turn in told(rewake, path, receipt.wake)["turns"] for one in turn["steps"]]
+    assert seqs == sorted(seqs)
+    assert "bob" not in page
+    assert " starts, " not in rewake("why", path, before.wake).stdout
