@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 from immutables import Map
 from msgspec import Struct
 from pyrsistent import PDeque, PVector
 
-from rewake.events import Log, Recorded
+from rewake.events import Event, Log, Recorded
 from rewake.projections.fold import PROJECTIONS, STREAMS
 from rewake.scripts.tables import NARROW, columns, fitted, is_moment, json, moment, printable, short
 from rewake.scripts.tailing import said
@@ -18,6 +19,19 @@ Changed = dict[str, dict[str, str]]
 """By projection: the fields that changed, and how."""
 States = Map[tuple[str, str], Any]
 """The state of each projection of each stream."""
+Move = tuple[str, Any, Any]
+"""A projection, and its state before an event and after it."""
+
+FEW = 4
+"""Values of a tuple that are compared one by one."""
+NEAR = 20
+"""Characters that are shown of what two texts have in common."""
+
+FOLDING = {
+    kind: tuple(name for name, projection in PROJECTIONS.items() if kind in projection.KINDS)
+    for kind in frozenset[type[Event]]().union(*(projection.KINDS for projection in PROJECTIONS.values()))
+}
+"""The projections that fold each kind of event."""
 
 
 def page(recorded: Recorded, changed: Changed) -> Iterator[str]:
@@ -35,27 +49,32 @@ def owner(stream: str) -> str:
     return name if kind in ("agent", "drain") else ""
 
 
-def replayed(log: Log, until: int | None = None) -> Iterator[tuple[Recorded, Changed]]:
-    """Each event with what it changed."""
+def replayed(log: Log, until: int | None = None, after: int = 0) -> Iterator[tuple[Recorded, Changed]]:
+    """Each event behind a seq with what it changed."""
     states: States = Map()
     for recorded in log.read(until=until):
-        states, changed = stepped(states, recorded)
-        yield recorded, changed
+        states, moves = moved(states, recorded)
+        if recorded.seq > after:
+            yield recorded, changed(moves)
 
 
-def stepped(states: States, recorded: Recorded) -> tuple[States, Changed]:
-    """The states after an event, and what it changed in them."""
-    changed: Changed = {}
-    for name, projection in PROJECTIONS.items():
-        if type(recorded.event) not in projection.KINDS or not about(name, recorded.stream):
-            continue
-        key = (name, recorded.stream)
-        before = states.get(key) or projection.initial()
-        after = projection.evolve(before, recorded)
-        states = states.set(key, after)
-        if fields := dict(differences(before, after)):
-            changed[name] = fields
-    return states, changed
+def moved(states: States, recorded: Recorded) -> tuple[States, list[Move]]:
+    """The states after an event, and how it moved those that fold it."""
+    moves: list[Move] = []
+    for name in FOLDING.get(type(recorded.event), ()):
+        if about(name, recorded.stream):
+            key, projection = (name, recorded.stream), PROJECTIONS[name]
+            before = states.get(key) or projection.initial()
+            after = projection.evolve(before, recorded)
+            states = states.set(key, after)
+            moves.append((name, before, after))
+    return states, moves
+
+
+def changed(moves: Iterable[Move]) -> Changed:
+    """What moves have changed; those that changed nothing are left out."""
+    found = ((name, dict(differences(before, after))) for name, before, after in moves)
+    return {name: fields for name, fields in found if fields}
 
 
 def about(projection: str, stream: str) -> bool:
@@ -75,9 +94,20 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
     sizes = size(before), size(after)
     if None not in sizes and sizes[0] != sizes[1]:
         yield path, f"{sizes[0]} → {sizes[1]}"
+    elif isinstance(before, tuple) and isinstance(after, tuple) and len(before) <= FEW:  # pyright: ignore[reportUnknownArgumentType]
+        for place, (one, two) in enumerate(zip(before, after, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            yield from differences(one, two, f"{path}.{place}")
     elif before != after:
         name = path.rpartition(".")[2]
-        yield path, f"{brief(name, before)} → {brief(name, after)}" if None in sizes else "changed"
+        yield path, " → ".join(brief(name, one) for one in apart(before, after)) if None in sizes else "changed"
+
+
+def apart(before: Any, after: Any) -> tuple[Any, Any]:
+    """Two values; of long texts what is from a little before they differ."""
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return before, after
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))) - NEAR
+    return (before, after) if same < NEAR else (f"…{before[same:]}", f"…{after[same:]}")
 
 
 def size(value: Any) -> int | None:

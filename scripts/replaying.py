@@ -29,7 +29,7 @@ def replay(form: Form, log: Log, agent: str | None, after: int, until: int | Non
     if step and stepping.attended():
         stepping.walk(log, agent, after, until)
         return
-    steps = ((recorded, changed) for recorded, changed in replayed(log, until) if recorded.seq > after)
+    steps = replayed(log, until, after)
     wanted = ((one, changed) for one, changed in steps if agent is None or owner(one.stream) == agent)
     if form != "table":
         tables.emit((row(recorded) | {"changed": changed} for recorded, changed in wanted), form)

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterator
 
 import click
+import msgspec
 
-from rewake.events import Log
+from rewake.events import Log, Recorded
 from rewake.scripts.accounts import described
 from rewake.scripts.changes import owner, page
-from rewake.scripts.tables import cell, fitted, moment, printable
+from rewake.scripts.tables import fitted, printable, shown
+from rewake.scripts.tailing import row, value
 from rewake.scripts.walking import STOPS, Step, Walk
 
 FORWARD = frozenset({"n", " ", "\r", "\n", "j", "\x1b[C", "\x1b[B"})
@@ -23,7 +25,8 @@ KEYS = """\
   h  r  c  f               the next hold, refusal, crash, failure
   H  R  C  F               the last one before
   g                        go to a seq              0  $         the first event, the last
-  s                        the agent's whole state  a            walk one agent's events, or all again
+  e                        the whole event          s            the agent's whole state
+  a                        walk one agent's events, or all again
   ?                        these keys               q            leave\
 """
 
@@ -62,9 +65,9 @@ def moved(way: Walk, step: Step, key: str) -> Step:
         case "?":
             click.echo(KEYS)
             return step
-        case "s":
-            for line in state_lines(step, way.name):
-                click.echo(fitted(line))
+        case "e" | "s":
+            for line in event_lines(step.recorded) if key == "e" else state_lines(step, way.name):
+                click.echo(line)
             return step
         case "a":
             way.name = None if way.name else owner(step.recorded.stream) or None
@@ -119,6 +122,13 @@ def standing(step: Step, name: str) -> str:
     return f"{name} is {row['state']}{turn}, {row['owed']} owed, {size}{why}"
 
 
+def event_lines(recorded: Recorded) -> Iterator[str]:
+    """The event as it is in the log, a line a field."""
+    fields = row(recorded)
+    fields |= msgspec.json.decode(fields.pop("data"))
+    return (f"        {name:<14} {printable(value(field))}" for name, field in fields.items())
+
+
 def state_lines(step: Step, walked: str | None) -> Iterator[str]:
     """The agent's state as the event left it, a line a field."""
     name = walked or owner(step.recorded.stream)
@@ -126,6 +136,5 @@ def state_lines(step: Step, walked: str | None) -> Iterator[str]:
     if state is None:
         yield "        this is the event of no agent that has started"
         return
-    for field, value in described(state, step.drain(name)).items():
-        said = moment(value) if field in ("since", "next_at") and isinstance(value, int) else cell(value)
-        yield f"        {field:<10} {printable(said)}"
+    for field, told in described(state, step.drain(name)).items():
+        yield f"        {field:<10} {shown(field, told)}"

@@ -15,7 +15,7 @@ from rewake.actors.agent.state import Agent
 from rewake.actors.behaviour import Behaviour
 from rewake.actors.drain import Drain, drain
 from rewake.events import HostStarted, Log, Recorded
-from rewake.scripts.changes import Changed, owner, stepped
+from rewake.scripts.changes import Changed, Move, changed, moved, owner
 
 EVERY = 256
 """Events between two states that a walk keeps: going back folds fewer than that."""
@@ -42,11 +42,16 @@ class Point(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """An event of the walk: what it changed in each projection, and what is known after it."""
+    """An event of the walk: how it moved each projection, and what is known after it."""
 
     recorded: Recorded
-    changed: Changed
+    moves: list[Move]
     after: Point
+
+    @property
+    def changed(self) -> Changed:
+        """What it changed in each projection."""
+        return changed(self.moves)
 
     def agent(self, name: str) -> Agent | None:
         """That agent's state; None before its start."""
@@ -83,14 +88,14 @@ class Walk:
         return step
 
     def step(self, here: Point, recorded: Recorded) -> Step:
-        projections, changed = stepped(here.projections, recorded)
+        projections, moves = moved(here.projections, recorded)
         actors = here.actors
         for behaviour in self.concerned(recorded):
             before = actors.get(behaviour.stream) or behaviour.initial()
             if (after := behaviour.evolve(before, recorded)) is not before:
                 actors = actors.set(behaviour.stream, after)
         stopped = {"host_started": False, "host_stopped": True}.get(recorded.kind, here.stopped)
-        return Step(recorded, changed, Point(recorded.seq, projections, actors, stopped))
+        return Step(recorded, moves, Point(recorded.seq, projections, actors, stopped))
 
     def concerned(self, recorded: Recorded) -> Iterable[Behaviour[Any]]:
         """The actors that fold an event."""

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from rewake.actors import snapshots
 from rewake.events import Log, open_log
 from rewake.projections.fold import fold
-from rewake.scripts import stepping, walking
+from rewake.scripts import changes, stepping, walking
 from rewake.scripts.accounts import drain_of, state_of
 from rewake.scripts.cli import main
 from rewake.scripts.walking import STOPS, Walk
@@ -153,6 +153,30 @@ def test_going_back_folds_no_more_than_lies_between_two_states(monkeypatch: pyte
     for seq in range(log.head() - 1, 0, -1):
         assert way.near(seq + 1, forward=False) is not None
     assert len(folded) <= 17 * log.head()
+
+
+def test_what_an_event_changed_is_looked_for_where_it_is_shown(monkeypatch: pytest.MonkeyPatch):
+    """What lies before is folded alone: a long log is soon walked to its end."""
+    log = lived(5, acts=40).log
+    looked, real = list[Any](), changes.differences
+    monkeypatch.setattr(changes, "differences", lambda *states: looked.append(states) or real(*states))
+    step = Walk(log).at(log.head())
+    assert list(changes.replayed(log, after=log.head())) == []
+    assert step is not None
+    assert not looked
+    ((_, shown),) = changes.replayed(log, after=log.head() - 1)
+    assert step.changed == shown
+
+
+def test_an_event_and_a_state_are_shown_whole(walk: Any, held: Path, monkeypatch: pytest.MonkeyPatch):
+    """However narrow the terminal is."""
+    monkeypatch.setattr(stepping, "fitted", lambda line: line[:30])
+    result = CliRunner().invoke(main, ["replay", str(held), "--step"], input="hesq")
+    shown = result.stdout.splitlines()
+    assert '        wakes          ["ada/wake/136"]' in shown
+    assert any(line.startswith("        refusal        {") and line.endswith("}") for line in shown)
+    assert "        cause          " in result.stdout
+    assert any(" why        ada/turn/137 waits for compression: 1,9" in line for line in shown)
 
 
 def test_a_terminal_is_walked_key_by_key(held: Path, log: Log):
