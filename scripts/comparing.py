@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from rewake.events import Log, Recorded
 from rewake.scripts import tables
+from rewake.scripts.changes import brief, differences
 from rewake.scripts.errors import Divergence
 from rewake.scripts.logs import VARIABLE, reading
-from rewake.scripts.tables import Form, formed, moment, printable
+from rewake.scripts.tables import Form, fitted, formed, moment, printable
 from rewake.scripts.tailing import said
 
 Counts = Counter[tuple[str, str]]
@@ -101,13 +102,24 @@ def fewer(left: Counts, right: Counts) -> Iterator[tuple[str, str, int, int]]:
 
 
 def page(overall: Apart, streams: list[Apart], left: Counts, right: Counts) -> Iterator[str]:
-    yield f"first at event {place(overall)}"
+    one_ends = overall.left is None or overall.right is None
+    if one_ends:
+        ended, on = ("A", "B") if overall.left is None else ("B", "A")
+        more = abs(sum(left.values()) - sum(right.values()))
+        yield f"{ended} ends with event {place(overall) - 1:,}: {on} goes on with {more:,} more"
+    else:
+        yield f"first at event {place(overall)}"
     yield from pair(overall)
     if not streams:
         yield "every stream has the same events: they interleave otherwise"
-    for one in streams:
-        yield f"{printable(one.stream)} first at its version {version(one)}"
-        yield from pair(one)
+    whole = [one for one in streams if version(one) == 1 and (one.left is None or one.right is None)]
+    for one in [] if one_ends else streams:
+        if one not in whole:
+            yield f"{printable(one.stream)} first at its version {version(one)}"
+            yield from pair(one)
+    for name, gone in (("A", "right"), ("B", "left")):
+        if theirs := [printable(one.stream) for one in whole if getattr(one, gone) is None]:
+            yield f"only {name} has {', '.join(theirs)}"
     if lines := list(fewer(left, right)):
         yield f"{'stream':<20}  {'kind':<24}  {'A':>8}  {'B':>8}"
         for stream, kind, ours, theirs in lines:
@@ -115,12 +127,26 @@ def page(overall: Apart, streams: list[Apart], left: Counts, right: Counts) -> I
 
 
 def pair(apart: Apart) -> Iterator[str]:
+    """The two events, each cut where the terminal ends, and what of the one is otherwise in the other."""
     for name, one in (("A", apart.left), ("B", apart.right)):
         if one is None:
             yield f"  {name}  has no more events"
         else:
             where = f"{one.stream}@{one.version}"
-            yield f"  {name}  {one.seq}  {moment(one.at)}  {printable(where)}  {one.kind}  {said(one)}"
+            yield fitted(f"  {name}  {one.seq}  {moment(one.at)}  {printable(where)}  {one.kind}  {said(one)}")
+    if told := unlike(apart):
+        yield f"     A → B: {printable('; '.join(f'{name} {how}' for name, how in told.items()))}"
+
+
+def unlike(apart: Apart) -> dict[str, str]:
+    """The fields in which two events of one kind differ; or, where they are the same, those around them."""
+    left, right = apart.left, apart.right
+    if left is None or right is None or left.kind != right.kind:
+        return {}
+    if fields := dict(differences(left.event, right.event)):
+        return fields
+    around = ((name, getattr(left, name), getattr(right, name)) for name in ("at", "cause", "read"))
+    return {name: f"{brief(name, one)} → {brief(name, two)}" for name, one, two in around if one != two}
 
 
 def version(apart: Apart) -> int:
@@ -136,9 +162,10 @@ def rows(overall: Apart, streams: list[Apart], left: Counts, right: Counts) -> I
             "kind": None,
             "a": event(one.left),
             "b": event(one.right),
+            "unlike": unlike(one),
         }
     for stream, kind, ours, theirs in fewer(left, right):
-        yield {"what": "count", "stream": stream, "kind": kind, "a": ours, "b": theirs}
+        yield {"what": "count", "stream": stream, "kind": kind, "a": ours, "b": theirs, "unlike": {}}
 
 
 def event(one: Recorded | None) -> dict[str, Any] | None:

@@ -59,6 +59,34 @@ def test_a_log_that_goes_on_is_another(rewake: Rewake, tmp_path: Path):
     page = rewake("diff", one, two, "-t")
     assert page.exit_code == 3
     assert "A  has no more events" in page.stdout
+    assert "first at event" in page.stdout  # its stop came sooner
+    copied = tmp_path / "c.db"
+    rewake("export", two, tmp_path / "c.jsonl", "--until", 9)
+    rewake("import", copied, tmp_path / "c.jsonl")
+    cut = rewake("diff", two, copied, "-t").stdout
+    ours = json.loads(rewake("verify", two).stdout)["last_good_seq"]
+    theirs = json.loads(rewake("verify", copied).stdout)["last_good_seq"]
+    assert cut.startswith(f"B ends with event {theirs}: A goes on with {ours - theirs} more\n")
+    assert " first at its version " not in cut
+
+
+def test_what_of_an_event_is_otherwise_is_named(rewake: Rewake, tmp_path: Path):
+    """In a long text from where it differs; a stream that one log alone has is only named."""
+    text = "a b " * 40
+    one, two = life(tmp_path / "a.db", f"{text}left c"), life(tmp_path / "b.db", f"{text}right d")
+    first, *_ = rows(rewake("diff", one, two))
+    assert first["unlike"] == {"blocks.0.text": f"…{text[-20:]}left c → …{text[-20:]}right d"}
+    page = rewake("diff", one, two, "-t").stdout
+    assert f"     A → B: blocks.0.text …{text[-20:]}left c → …{text[-20:]}right d\n" in page
+    late = life(tmp_path / "late.db", f"{text}left c", seconds=5)
+    assert "     A → B: at 2026-01-01T00:00:00.000Z → " in rewake("diff", one, late, "-t", "--exact").stdout
+    alone = Simulation(
+        agents=[AgentConfig(name="eve", model="m")], provider=ScriptedProvider(), log=str(tmp_path / "e")
+    )
+    alone.stop()
+    page = rewake("diff", one, tmp_path / "e", "-t").stdout
+    assert "only A has agent/ada, agent/bob\nonly B has agent/eve\n" in page
+    assert "agent/bob first" not in page
 
 
 def test_times_count_when_asked_for(rewake: Rewake, tmp_path: Path):
