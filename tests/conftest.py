@@ -1,10 +1,10 @@
 """The hypothesis profiles: free at home, repeatable in CI. Every log that a test makes is decided again behind it, every
-request that it sends is priced again.
+request that it sends is priced again; beside every scenario stands one that crashes it.
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -16,8 +16,10 @@ from rewake.actors.orders import Infer
 from rewake.actors.ports import Ports
 from rewake.actors.providers import Request
 from rewake.actors.testing import forbid_real_providers, redecided
-from rewake.events import Text
+from rewake.events import Log, RewakeError, Text, open_log
 from rewake.projections import pricing
+from tests.matrix import NOTED, TALLY, Tally, crashed, tells
+from tests.stories import Notes, watched
 
 settings.register_profile("home", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("home"), derandomize=True)
@@ -25,12 +27,26 @@ settings.load_profile("ci" if os.environ.get("CI") else "home")
 
 
 @pytest.fixture(autouse=True)
-def laws() -> Iterator[None]:
+def laws(request: pytest.FixtureRequest) -> Iterator[None]:
     """Nothing leaves this machine; today's code decides every log of the test as it was decided; what a request was priced
     at is the price of what was sent.
     """
-    with forbid_real_providers(), redecided(), added_up():
+    with forbid_real_providers(), redecided() as used, added_up():
         yield
+        request.config.stash[DECIDED] += heads({log for log, _ in used.values()})
+
+
+DECIDED = pytest.StashKey[list[int]]()
+"""How many events each log has that was decided again."""
+
+
+def heads(logs: Iterable[Log]) -> list[int]:
+    """How many events each of these logs has; a file's that was opened again and again once."""
+    found = [log.head() for log in logs if log.path == ":memory:"]
+    for path in {log.path for log in logs} - {":memory:"}:
+        with suppress(FileNotFoundError, RewakeError), closing(open_log(path, readonly=True)) as log:
+            found.append(log.head())
+    return found
 
 
 @contextmanager
@@ -71,3 +87,41 @@ def price(request: Request) -> int:
 def counted(text: str, encoding: str) -> int:
     """Tokens of a text: a conversation is sent again and again."""
     return pricing.count_tokens(text, encoding)
+
+
+# -- the crash matrix
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    said = "plays with crashes of each scenario's story at the most; 0: all of them (default: a sample)"
+    parser.addoption("--crashes", type=int, default=None, help=said)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[TALLY] = Tally()
+    config.stash[NOTED] = {}
+    config.stash[DECIDED] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    made = yield
+    return [*made, *crashed(made)] if isinstance(made, list) else made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    if type(pyfuncitem) is not pytest.Function or not tells(pyfuncitem):
+        return (yield)
+    notes = Notes()
+    with watched(notes):
+        passed = yield
+    pyfuncitem.config.stash[NOTED][pyfuncitem.nodeid] = notes.told()
+    return passed
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[TALLY].stories:
+        terminalreporter.write_line(str(config.stash[TALLY]))
+    if found := config.stash[DECIDED]:
+        terminalreporter.write_line(f"decided again as they were: {len(found):,} logs of {sum(found):,} events")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rewake.actors import Runtime
 from rewake.actors.agent import agent
 from rewake.actors.agent.commands import Push
 from rewake.actors.behaviour import Due
@@ -30,6 +32,7 @@ from rewake.events import (
     Text,
     TurnStarted,
     Wake,
+    open_log,
 )
 
 STARTED = AgentStarted(recorded_settings(AgentConfig(name="ada", model="m"), ScriptedProvider()))
@@ -81,6 +84,24 @@ def test_a_log_that_is_decided_otherwise_fails_its_test():
     log.tear()
     log.close()
     log.open_writer()
+
+
+@pytest.mark.scenario("L-12")
+def test_each_of_several_logs_is_decided_again_a_runtimes_file_too(tmp_path: Path):
+    ada, watched = AgentConfig(name="ada", model="m"), redecided()
+    watched.__enter__()
+    for path in (tmp_path / "one.db", tmp_path / "two.db"):
+        with Runtime(path, provider=ScriptedProvider(), agents=[ada]) as rt:
+            rt.result(rt.push("ada", "hello"), timeout=20)
+        Simulation(agents=[ada], provider=ScriptedProvider()).crash()
+    log = open_log(str(tmp_path / "one.db"))
+    log.open_writer()
+    events = [Wake("tick", id="ada/wake/8", agent="ada"), Wake("tock", id="ada/wake/9", agent="ada")]
+    log.append("agent/ada", log.version("agent/ada"), events)
+    log.close()
+    with pytest.raises(AssertionError, match="agent/ada on event"):
+        watched.__exit__(None, None, None)
+    (tmp_path / "one.db").unlink()
 
 
 def test_no_connection_leaves_this_machine():

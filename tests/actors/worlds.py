@@ -207,6 +207,24 @@ def restarted(behaviours: list[Behaviour[Any]], log: Log) -> dict[str, str]:
     return {one.stream: snapshots.digest(caught_up(Incarnation(one, log))) for one in behaviours}
 
 
+def strayed(sim: Simulation) -> list[tuple[str, str]]:
+    """The streams whose living state is not the one after a restart, with snapshots and without, and offline; where it is
+    not. The simulation ends.
+    """
+    live, behaviours, log = living(sim), actors(sim), sim.log
+    states = {cell.stream: cell.incarnation.state for cell in sim.scheduler.cells.values()}
+    sim.crash()
+    wrong = [(stream, "after a restart") for stream, made in restarted(behaviours, log).items() if made != live[stream]]
+    log.drop_snapshots()
+    wrong += [
+        (stream, "without snapshots") for stream, made in restarted(behaviours, log).items() if made != live[stream]
+    ]
+    for stream, state in states.items():
+        own = {name: snapshots.digest(part) for name, part in parts(state, stream).items()}
+        wrong += [(stream, "offline")] if own != offline(log, stream) else []
+    return wrong
+
+
 OWNERS = {"gates": "gate", "host": "host", "compression": "drain"}
 
 

@@ -1,0 +1,286 @@
+"""A story played again, in a world of its own, with crashes: what was not acknowledged is done again, as a client would."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Literal
+
+from rewake.actors.orders import RunTool
+from rewake.actors.ports import Ports
+from rewake.actors.providers import Request, ScriptedProvider
+from rewake.actors.providers.scripted import digest
+from rewake.actors.reports import Receipt
+from rewake.actors.scheduling import Armed
+from rewake.actors.simulation import Simulation
+from rewake.events import Log, RewakeError
+from rewake.projections.fold import fold
+from tests.stories import LOOKS, Act, Got, Minted, Story
+
+SETTLED = 2 * 86_400
+"""Seconds of virtual time in which a story comes to its end."""
+CAUGHT_UP = 3_600
+"""Seconds of virtual time in which what a crash cut off is as far as it was without one."""
+TIMES = frozenset({"advance", "run", "run_until_idle", "result", "run_once"})
+"""Acts in which time passes, or everything runs that can."""
+Side = Literal["before", "after"]
+Crash = tuple[int, Side]
+"""At which append, and on which side of its commit."""
+
+
+class Over(BaseException):
+    """The story was played where its test would have gone on."""
+
+
+class Play:
+    """Plays a story on the simulation of its test that it was noted of, as soon as the test does something to it.
+
+    `ended`: for each act of the play without a crash, which acts' wakes had ended behind it.
+    """
+
+    def __init__(self, story: Story, seed: int, crashes: tuple[Crash, ...] = (), ended: list[set[int]] | None = None):
+        self.story = story
+        self.seed = seed
+        self.sim: Simulation
+        self.crashes = crashes
+        self.expected = ended
+        self.ended: list[set[int]] = []
+        self.given: list[Any] = []
+        self.armed: list[Armed] | None = None
+        self.waiting = len(crashes)
+        self.memory = Memory()
+        self.ran = Counter[str]()
+        self.error: BaseException | None = None
+        self.over = False
+        self.made = 0
+        self.before: set[str] = set()
+
+    @property
+    def appends(self) -> int:
+        """How many appends its log has."""
+        return sum(row.rest == 0 for row in self.sim.log.raw())
+
+    # -- the world is made by the test
+
+    def making(self, sim: Simulation, made_with: dict[str, Any]) -> None:
+        if self.made == self.story.place:
+            self.sim = sim
+            made_with["seed"] = self.seed
+            if isinstance(made_with.get("log"), str):
+                made_with["log"] = None
+        self.made += 1
+
+    def began(self, sim: Simulation) -> bool:
+        return self.made > self.story.place and sim is self.sim
+
+    def booting(self, sim: Simulation) -> None:
+        if self.began(sim) and self.armed is None:
+            self.armed = [Armed("*", nth, when) for nth, when in self.crashes]
+            sim._armed += self.armed
+            self.before = sent(sim)
+
+    def booted(self, sim: Simulation) -> None:
+        if self.began(sim) and not self.over and self.went_off(sim):
+            self.over = True
+            self.rise(sim)
+            self.over = False
+
+    def acting(self, sim: Simulation, name: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self.over or name in LOOKS or not self.began(sim):
+            return call(*args, **kwargs)
+        self.over = True
+        try:
+            with self.tools_counted():
+                self.tell(sim)
+        except BaseException as error:
+            self.error = error
+        raise Over
+
+    @contextmanager
+    def tools_counted(self) -> Iterator[None]:
+        """How often each call of a tool runs that is not to run twice."""
+        patched: Any = Ports
+        real: Callable[..., Any] = vars(Ports)["run_tool"]
+
+        def run_tool(ports: Ports, stream: str, order: RunTool) -> Any:
+            tool = ports.equipment[order.agent].tools.get(order.name) if order.agent in ports.equipment else None
+            if tool is not None and not tool.spec.idempotent:
+                self.ran[order.tool_call] += 1
+            return real(ports, stream, order)
+
+        patched.run_tool = run_tool
+        try:
+            yield
+        finally:
+            patched.run_tool = real
+
+    # -- the story
+
+    def tell(self, sim: Simulation) -> None:
+        for provider in providers(sim):
+            self.memory.of(provider)
+        for number, act in enumerate(self.story.acts):
+            crashed = self.done(sim, number, act)
+            self.ended.append(self.answered(sim) if sim.running and act.name in TIMES else set())
+            if crashed and self.expected:
+                self.catch_up(sim, self.expected[number])
+        self.settle(sim)
+
+    def done(self, sim: Simulation, number: int, act: Act) -> bool:
+        """Do it until it is acknowledged; whether a crash went off on the way."""
+        args, kwargs = self.arguments(sim, number, act)
+        until = sim._mono + round(timedelta(**act.kwargs).total_seconds() * 1_000) if act.name == "advance" else 0
+        crashed = False
+        while True:
+            if act.name == "restart" and sim.running:
+                sim.crash()
+            if act.name == "advance":
+                args, kwargs = (), {"seconds": (until - sim._mono) / 1_000}
+            try:
+                given = getattr(sim, act.name)(*args, **kwargs)
+            except RewakeError as refused:
+                given = refused
+            if not self.went_off(sim):
+                self.given.append(given)
+                return crashed
+            self.rise(sim)
+            crashed = True
+            if act.name in ("restart", "run_once"):
+                self.given.append(None)
+                return crashed
+
+    def arguments(self, sim: Simulation, number: int, act: Act) -> tuple[list[Any], dict[str, Any]]:
+        """What the act is given in this life; a push and a wake have a key, an abort has its turn."""
+        args = [self.found(sim, one) for one in act.args]
+        kwargs = {key: self.found(sim, one) for key, one in act.kwargs.items()}
+        if act.name in ("push", "wake") and kwargs.get("dedupe_key") is None:
+            kwargs["dedupe_key"] = f"act {number}"
+        if act.name == "abort" and "turn" not in kwargs and sim.running:
+            kwargs["turn"] = next((one.turn for one in sim.health().agents if one.agent == act.args[0]), None)
+        return args, kwargs
+
+    def found(self, sim: Simulation, value: Any) -> Any:
+        match value:
+            case Got(act):
+                return self.given[act]
+            case Minted():
+                return value.found(sim)
+            case _:
+                return value
+
+    def answered(self, sim: Simulation) -> set[int]:
+        """The acts whose wakes have ended."""
+        owed = {pending.id for state in sim._states("agent/*").values() for pending in state.wakes.owed}
+        return {number for number, given in self.receipts() if given.wake and given.wake not in owed}
+
+    def receipts(self) -> list[tuple[int, Receipt]]:
+        return [(number, one) for number, one in enumerate(self.given) if isinstance(one, Receipt)]
+
+    def catch_up(self, sim: Simulation, ended: set[int]) -> None:
+        """Wait for the answers that had come by now without the crash."""
+        for number, receipt in self.receipts():
+            if number in ended and receipt.wake:
+                while sim.running:
+                    sim.result(receipt, timeout=CAUGHT_UP)
+                    if not self.went_off(sim):
+                        break
+                    self.rise(sim)
+
+    def settle(self, sim: Simulation) -> None:
+        """Whatever the story left, a process runs until nothing can."""
+        while True:
+            if self.went_off(sim):
+                self.rise(sim)
+            while not sim.running:
+                sim.restart()
+            sim.run_until_idle(timeout=SETTLED)
+            if sim.running:
+                return
+
+    # -- crashes
+
+    def went_off(self, sim: Simulation) -> bool:
+        """Whether one of the crashes of this play has gone off just now."""
+        left = sum(one in sim._armed for one in self.armed or ())
+        went = sim.crashed and left < self.waiting
+        self.waiting = left
+        return went
+
+    def rise(self, sim: Simulation) -> None:
+        """Start again: what was sent was on disk; what waits, waits as before; lost answers are given again."""
+        while True:
+            ordered = {getattr(one.event, "call", "") or getattr(one.event, "id", "") for one in sim.events()}
+            early = sent(sim) - self.before - ordered
+            assert not early, f"sent, and not on disk: {early}"
+            self.memory.lose(sim.log)
+            before = waits(sim.log)
+            sim.restart()
+            now = waits(sim.log)
+            kept = {turn: since for turn, since in before.items() if turn in now}
+            assert kept == {turn: now[turn] for turn in kept}, f"waits since {kept}, then {now}"
+            if not self.went_off(sim):
+                return
+
+
+def providers(sim: Simulation) -> list[Any]:
+    named: Any = sim.providers
+    return list(named.values()) if isinstance(named, dict) else [named]
+
+
+def sent(sim: Simulation) -> set[str]:
+    """The calls that its providers were sent."""
+    return {request.call for provider in providers(sim) for request in getattr(provider, "requests", ())}
+
+
+def waits(log: Log) -> dict[str, tuple[int, int]]:
+    """Each turn that is held, or waits for its gate: since when, and until when."""
+    found: dict[str, tuple[int, int]] = {}
+    for stream in log.streams():
+        if stream.startswith("agent/"):
+            holds = fold(log, "holds", stream=stream)
+            if hold := holds.waiting:
+                found[hold.turn] = hold.since, hold.until
+            if gated := holds.gated:
+                found[gated.turn] = gated.since, 0
+    return found
+
+
+class Memory:
+    """What providers answered: an answer that a crash lost is given again for the same request, a failure too."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, tuple[str, Any]] = {}
+        self.lost: dict[str, Any] = {}
+
+    def of(self, provider: Any) -> None:
+        if isinstance(provider, ScriptedProvider):
+            provider._ask = self.remembered(provider._ask)
+            provider._summarize = self.remembered(provider._summarize)
+
+    def remembered(self, ask: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        def answer(request: Request) -> Any:
+            key = f"{request.agent} {request.purpose} {request.turn} {request.step} {digest(request)}"
+            if key in self.lost:
+                item = self.lost.pop(key)
+            else:
+                try:
+                    item = ask(request)
+                except Exception as error:
+                    item = error
+            self.asked[request.call] = key, item
+            if isinstance(item, BaseException):
+                raise item
+            return item
+
+        return answer
+
+    def lose(self, log: Log) -> None:
+        """The process is gone: what is not in its log is not known."""
+        for recorded in log.read():
+            if not recorded.kind.endswith(("_requested", "_interrupted")):
+                for name in ("call", "request", "id"):
+                    self.asked.pop(getattr(recorded.event, name, ""), None)
+        self.lost |= dict(self.asked.values())
+        self.asked.clear()
