@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
+from rewake.actors.behaviour import Command
 from rewake.actors.orders import RunTool
 from rewake.actors.ports import Ports
 from rewake.actors.providers import Request, ScriptedProvider
@@ -15,7 +17,7 @@ from rewake.actors.providers.scripted import digest
 from rewake.actors.reports import Receipt
 from rewake.actors.scheduling import Armed
 from rewake.actors.simulation import Simulation
-from rewake.events import Log, RewakeError
+from rewake.events import Event, Log, RewakeError
 from rewake.projections.fold import fold
 from tests.stories import LOOKS, Act, Got, Minted, Story
 
@@ -25,6 +27,8 @@ CAUGHT_UP = 3_600
 """Seconds of virtual time in which what a crash cut off is as far as it was without one."""
 TIMES = frozenset({"advance", "run", "run_until_idle", "result", "run_once"})
 """Acts in which time passes, or everything runs that can."""
+AGAIN = TIMES | {"push", "wake"}
+"""Acts that are done again whatever is on disk: time goes on, and a key says what was pushed before."""
 Side = Literal["before", "after"]
 Crash = tuple[int, Side]
 """At which append, and on which side of its commit."""
@@ -56,6 +60,7 @@ class Play:
         self.over = False
         self.made = 0
         self.before: set[str] = set()
+        self.asked: tuple[str, int, set[type[Event]]] = ("", 0, set())
 
     @property
     def appends(self) -> int:
@@ -119,6 +124,7 @@ class Play:
     # -- the story
 
     def tell(self, sim: Simulation) -> None:
+        vars(sim)["_ask"] = partial(self.ask, sim)
         for provider in providers(sim):
             self.memory.of(provider)
         for number, act in enumerate(self.story.acts):
@@ -145,11 +151,27 @@ class Play:
             if not self.went_off(sim):
                 self.given.append(given)
                 return crashed
-            self.rise(sim)
             crashed = True
-            if act.name in ("restart", "run_once"):
+            over = act.name in ("restart", "run_once") or (act.name not in AGAIN and self.embodied(sim))
+            self.rise(sim)
+            if over:
                 self.given.append(None)
                 return crashed
+
+    def ask(self, sim: Simulation, stream: str, command: Command) -> Any:
+        """Put a command to an actor, and note what it is to be embodied as."""
+        kinds: set[type[Event]] = set()
+        if cell := sim.scheduler.cells.get(stream):
+            with suppress(Exception):
+                kinds = {type(one) for one in cell.behaviour.accept(cell.incarnation.state, command)}
+        self.asked = stream, sim.log.version(stream), kinds
+        return Simulation._ask(sim, stream, command)
+
+    def embodied(self, sim: Simulation) -> bool:
+        """Whether what was asked last is on disk: whoever was not answered can see that."""
+        stream, version, kinds = self.asked
+        later = (one for one in sim.log.read(stream=stream) if one.version > version)
+        return any(one.cause is None and type(one.event) in kinds for one in later)
 
     def arguments(self, sim: Simulation, number: int, act: Act) -> tuple[list[Any], dict[str, Any]]:
         """What the act is given in this life; a push and a wake have a key, an abort has its turn."""

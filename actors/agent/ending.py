@@ -112,6 +112,12 @@ def disposed(state: Agent, said: Dispose) -> list[Event]:
     return withdrawn if goes else [*withdrawn, AgentDisposed(said.reason)]
 
 
+def never_begun(state: Agent) -> list[Event]:
+    """A run of its own whose process died before it was given anything to do: nobody gives it that any more."""
+    gone = state.settings.once and not state.settings.disposed and not state.wakes.owed
+    return [AgentDisposed("its run never began")] if gone else []
+
+
 def refused(state: Agent, starts: bool) -> Exception:
     """What a disposed agent answers."""
     if starts:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rewake.actors.agent.alerting import alert
 from rewake.actors.agent.commands import Dispose, Start
 from rewake.actors.agent.configuring import differing, together
-from rewake.actors.agent.ending import after_withdrawal, disposed
+from rewake.actors.agent.ending import after_withdrawal, disposed, never_begun
 from rewake.actors.agent.gating import passed_on
 from rewake.actors.agent.state import Agent
 from rewake.actors.agent.tooling import interrupted, round_of
@@ -64,7 +64,7 @@ def restarted(state: Agent, process: Process) -> list[Event]:
         return disposed(state, Dispose(f"its run's process is gone, and with it {missing.told}"))
     if missing or state.settings.missing:
         return taken_up(state, changes, missing, process)
-    return [*together(changes), *cut_off(state, process)]
+    return [*together(changes), *cut_off(state, process), *never_begun(state)]
 
 
 def started(state: Agent, said: Start, process: Process) -> list[Event]:

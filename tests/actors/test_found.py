@@ -203,3 +203,16 @@ def test_a_result_of_an_impossible_id_is_not_there(simulate: Simulate, tmp_path:
     sim.run_until_idle()
     returned = [one.event for one in sim.events("ada") if isinstance(one.event, ToolReturned)]
     assert returned[-1].result.startswith("LookupError: ada has no tool result")
+
+
+def test_a_run_whose_process_died_before_it_was_told_anything_is_gone(simulate: Simulate):
+    """Its agent stayed, idle, through every start that followed."""
+    sim, scout = simulate(), AgentConfig(name="scout", model="m")
+    sim.crash_at("agent_started", when="after")
+    assert sim.run_once(scout, "look") is None
+    for _ in range(2):
+        sim.restart()
+        assert sim.kinds("scout") == ["agent_started", "agent_disposed"]
+        sim.stop()
+    sim.restart()
+    assert sim.run_once(scout, "look again").text == "echo: look again"
