@@ -112,11 +112,9 @@ def test_a_log_that_is_written_has_code_4_for_a_writer_alone(rewake: Rewake, pla
 
 def test_a_log_and_its_options_are_checked_by_every_command(rewake: Rewake, places: dict[str, Path]):
     for command in ON_A_LOG:
-        more = {"show": ("settings",), "why": ("ada/turn/4",)}.get(command, MORE.get(command, ()))
-        args = [
-            one.format(out=places["less"] if command == "diff" else places["out"].with_suffix(f".{command}"))
-            for one in more
-        ]
+        more = {**MORE, "show": ("settings",), "why": ("ada/turn/4",)}.get(command, ())
+        out = places["less"] if command == "diff" else places["out"].with_suffix(f".{command}")
+        args = [one.format(out=out) for one in more]
         assert rewake(command, places["log"].with_name("none.db"), *args).exit_code == 1, command
         assert rewake(command, places["log"], *args, "--fly").exit_code == 2, command
         assert rewake(command, places["damaged"], *args).exit_code == 5, command
