@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import click
@@ -10,6 +11,7 @@ import msgspec
 from rewake.actors.drain import standing
 from rewake.events import Log
 from rewake.events.errors import keeping
+from rewake.projections import turns, usage, wakes
 from rewake.projections.fold import PROJECTIONS, streams_of
 from rewake.projections.verifying import Verification
 from rewake.projections.verifying import verify as verification
@@ -41,6 +43,13 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "alerts": ("kind", "turn", "posted_at"),
 }
 """The columns of each projection's table; JSON and CSV have all."""
+
+NEWEST: Mapping[str, tuple[int, str]] = {
+    "turns": (turns.RECENT, "SELECT * FROM v_turns"),
+    "usage": (usage.RECENT, "SELECT * FROM v_calls"),
+    "wakes": (wakes.RECENT, "SELECT * FROM events WHERE kind = 'wake'"),
+}
+"""How many rows of what has ended a projection keeps of each agent, and what asks for all."""
 
 at = click.option("--at", "until", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
 
@@ -87,12 +96,23 @@ def show(form: Form, log: Log, projection: str, agent: str | None, until: int | 
     if projection == "host" and told_when_unwritten(log, until):
         rows = [row | {"running": False} for row in rows]
     emit(rows, form, names_of(projection, rows) if form == "table" else None)
+    if told := left_out(projection, rows):
+        click.echo(f"rewake: {told}", err=True)
     if projection == "compression":
         for name in [agent] if agent else agents_of(log):
             click.echo(f"rewake: {name}: {standing(drain_of(log, name, until)).told}", err=True)
 
 
 show.help = f"Show a projection's rows: {', '.join(PROJECTIONS)}."
+
+
+def left_out(projection: str, rows: Rows) -> str:
+    """That a projection may have forgotten what ended long ago, and where that is; empty when it has not."""
+    most, sql = NEWEST.get(projection, (0, ""))
+    many = Counter(row.get("agent") for row in rows)
+    if not most or max(many.values(), default=0) < most:
+        return ""
+    return f'of each agent this has the newest {most} that ended; all are in: rewake query LOG "{sql}"'
 
 
 def names_of(projection: str, rows: Rows) -> Sequence[str] | None:

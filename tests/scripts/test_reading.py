@@ -19,6 +19,7 @@ from click.testing import Result
 
 from rewake.actors import AgentConfig, Runtime
 from rewake.actors.providers import ScriptedProvider, slow
+from rewake.actors.simulation import Simulation
 from rewake.events import MemoryLog, open_log, schema
 from rewake.projections import PROJECTIONS
 from rewake.projections.exchange import export
@@ -90,6 +91,20 @@ def test_show(rewake: Rewake, held: Path, projection: str):
     rows = lines(rewake("show", held, projection))
     assert rows or projection == "compression"
     assert all("agent" in row for row in rows) == (projection != "host")
+
+
+def test_show_says_where_what_ended_long_ago_is(rewake: Rewake, held: Path, tmp_path: Path):
+    long = tmp_path / "long.db"
+    sim = Simulation(agents=[AgentConfig(name="ada", model="m")], provider=ScriptedProvider(), log=str(long))
+    for _ in range(70):
+        sim.push("ada", "hello")
+        sim.run()
+    sim.stop()
+    shown = rewake("show", long, "turns")
+    assert len(shown.stdout.splitlines()) == 64
+    sql = shown.stderr.split('"')[1]
+    assert len(rewake("query", long, sql).stdout.splitlines()) == 70
+    assert rewake("show", long, "wakes").stderr == rewake("show", held, "turns").stderr == ""
 
 
 def test_show_compression_says_how_it_stands(rewake: Rewake, held: Path):
