@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 from rewake.events import opening, schema, tail
 from rewake.events.acknowledged import Acknowledged, lost
@@ -15,7 +16,7 @@ from rewake.events.base import Draft, Event, Recorded
 from rewake.events.errors import Fenced, LogCorrupt, LogFailed, LogInUse
 from rewake.events.lock import POLL, WriterLock, alive
 from rewake.events.log import Append, Durability, Outcome, Row, Snapshot
-from rewake.events.placing import Heads, drafts, place
+from rewake.events.placing import Heads, Placement, drafts, place
 from rewake.events.reading import Reader
 
 WAL_BYTES = 64 * 1024 * 1024
@@ -24,7 +25,15 @@ WAL_BYTES = 64 * 1024 * 1024
 SIGNING = 0.5
 """How long a writer that has just taken the lock may need to sign with its pid, in seconds."""
 
-INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+AT_ONCE = 64
+"""Rows that one statement writes at the most."""
+
+
+@cache
+def inserting(rows: int) -> str:
+    """The statement that writes so many rows as long as the epoch is the writer's."""
+    values = ", ".join([f"({', '.join('?' * len(Row._fields))})"] * rows)
+    return f"INSERT INTO log SELECT * FROM (VALUES {values}) WHERE (SELECT epoch FROM writer) = ?"
 
 
 class SqliteLog:
@@ -85,31 +94,42 @@ class SqliteLog:
             heads = self._standing(conn)
             placement = place(heads, appends)
             if placement.rows:
-                with schema.transaction(conn):
-                    self._check_epoch(conn)
-                    self._write(conn, placement.rows)
+                self._write(conn, placement)
                 self._check_place()
                 self._acknowledged.note(placement.seq)
                 placement.settle(heads)
                 self.commits += 1
             return placement.outcomes
 
-    def _write(self, conn: sqlite3.Connection, rows: list[Row]) -> None:
-        ids = self._ids
-        for row in rows:
-            if row.stream not in ids:
-                conn.execute("INSERT INTO streams VALUES (?, ?)", (len(ids) + 1, row.stream))
-                ids[row.stream] = len(ids) + 1
-        stored = [
-            (seq, at, ids[stream], version, cause, read, kind, data, rest, digest)
-            for seq, at, stream, version, cause, read, kind, data, rest, digest in rows
-        ]
-        conn.executemany(INSERT, stored)
+    def _write(self, conn: sqlite3.Connection, placement: Placement) -> None:
+        """All rows, in one transaction: where one statement has room for them, that is one by itself."""
+        rows, new = placement.rows, [stream for stream in placement.moved if stream not in self._ids]
+        if len(rows) <= AT_ONCE and not new:
+            self._insert(conn, rows)
+            return
+        with schema.transaction(conn):
+            self._check_epoch(conn)
+            for id, stream in enumerate(new, len(self._ids) + 1):
+                conn.execute("INSERT INTO streams VALUES (?, ?)", (id, stream))
+                self._ids[stream] = id
+            for start in range(0, len(rows), AT_ONCE):
+                self._insert(conn, rows[start : start + AT_ONCE])
+
+    def _insert(self, conn: sqlite3.Connection, rows: list[Row]) -> None:
+        ids, values = self._ids, list[object]()
+        for seq, at, stream, version, cause, read, kind, data, rest, digest in rows:
+            values += (seq, at, ids[stream], version, cause, read, kind, data, rest, digest)
+        values.append(self.epoch)
+        if conn.execute(inserting(len(rows)), values).rowcount != len(rows):
+            raise self._fenced(conn)
 
     def _check_epoch(self, conn: sqlite3.Connection) -> None:
+        if conn.execute("SELECT epoch FROM writer").fetchone() != (self.epoch,):
+            raise self._fenced(conn)
+
+    def _fenced(self, conn: sqlite3.Connection) -> Fenced:
         (epoch,) = conn.execute("SELECT epoch FROM writer").fetchone()
-        if epoch != self.epoch:
-            raise Fenced(f"{self.path}: epoch {epoch} has taken over from epoch {self.epoch}")
+        return Fenced(f"{self.path}: epoch {epoch} has taken over from epoch {self.epoch}")
 
     def _check_place(self) -> None:
         """SQLite goes on writing a file that was deleted, or that another one has replaced."""

@@ -197,6 +197,14 @@ def test_a_long_read_comes_in_order_and_whole(log: AnyLog):
     assert [recorded.version for recorded in log.read(stream="b", after=4_050)] == list(range(2_001, 3_001))
 
 
+@pytest.mark.parametrize("known", [0, 1])
+def test_an_append_of_any_length_is_whole(log: AnyLog, known: int):
+    """Longer than what one statement writes, to a stream that was there before and to one that was not."""
+    log.append("a", 0, [A] * known)
+    log.append("a", known, [Wake(reason=str(n)) for n in range(4_000)])
+    assert reasons(log) == ["a"] * known + [str(n) for n in range(4_000)]
+
+
 def test_a_reader_sees_the_prefix_that_was_there(log: AnyLog):
     log.append("s", 0, [A, B])
     view, raw = log.read(), log.raw()
