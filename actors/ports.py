@@ -123,7 +123,9 @@ class Ports:
         return provider not in self.providers and stream.partition("/")[2] in self.equipment
 
     def line(self, provider: str) -> Line:
-        return self.lines.setdefault(provider, Line())
+        if (line := self.lines.get(provider)) is None:
+            line = self.lines[provider] = Line()
+        return line
 
     def pump(self, provider: str) -> None:
         """Send what is both ordered and admitted; give back what is refused."""
@@ -133,23 +135,27 @@ class Ports:
         while waiting := line.next():
             model = waiting.order.model
             line.flying[model] += 1
-            task = self.spawn(waiting.stream, waiting.key, self.infer(waiting, line.version))
-            task.add_done_callback(partial(self.landed, provider, model))
+            landed = partial(self.landed, provider, model)
+            self.spawn(waiting.stream, waiting.key, self.infer(waiting, line.version), landed)
 
-    def landed(self, provider: str, model: str, task: asyncio.Task[None]) -> None:
+    def landed(self, provider: str, model: str) -> None:
         """A call has ended, or was cancelled before it began: its place is free."""
         self.line(provider).flying[model] -= 1
         self.pump(provider)
 
-    def spawn(self, stream: str, key: Key, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(
+        self, stream: str, key: Key, work: Coroutine[Any, Any, None], ended: Callable[[], None] | None = None
+    ) -> None:
+        """Work on an order; `ended` is called afterwards, also where it was cancelled before it began."""
         task = asyncio.get_running_loop().create_task(work)
         self.tasks[stream, key] = task
-        task.add_done_callback(partial(self.forget, stream, key))
-        return task
+        task.add_done_callback(partial(self.forget, stream, key, ended))
 
-    def forget(self, stream: str, key: Key, task: asyncio.Task[None]) -> None:
+    def forget(self, stream: str, key: Key, ended: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
         if self.tasks.get((stream, key)) is task:
             del self.tasks[stream, key]
+        if ended:
+            ended()
 
     async def infer(self, waiting: Waiting, gate_version: int) -> None:
         INSIDE.set(waiting.stream.partition("/")[2])
