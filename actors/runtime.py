@@ -138,7 +138,7 @@ class Runtime(Engine):
         forbid_inside("aresult", wake)
 
         async def ended() -> bool:
-            return self._outcome(wake).ended
+            return self._ended(wake)
 
         await self._auntil(ended, timeout, f"agent/{wake.partition('/')[0]}")
         return self._outcome(wake)

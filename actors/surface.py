@@ -167,17 +167,10 @@ class Surface(ABC):
         """What became of this receipt's wake, waiting for it alone; past the timeout, what it is now. Raises NoWake."""
         if receipt.wake is None:
             raise NoWake("this receipt has no wake: no turn is owed for it")
-        wake = receipt.wake
-        found = self._outcome(wake)
-
-        def ended() -> bool:
-            nonlocal found
-            found = self._outcome(wake)
-            return found.ended
-
-        if not found.ended:
-            self._until(ended, timeout, f"agent/{wake.partition('/')[0]}")
-        return found
+        ended = partial(self._ended, receipt.wake)
+        if not ended():
+            self._until(ended, timeout, f"agent/{receipt.wake.partition('/')[0]}")
+        return self._outcome(receipt.wake)
 
     def reply_to(self, receipt: Receipt) -> str | None:
         """The text that answered this receipt, if it has been answered."""
@@ -196,6 +189,10 @@ class Surface(ABC):
                 case _:
                     pass
         raise NoWake(f"there is no wake {wake}")
+
+    def _ended(self, wake: str) -> bool:
+        """Whether nothing is owed for this wake any more, if there is such a one."""
+        return all(one.id != wake for one in self._known(wake.partition("/")[0]).wakes.owed)
 
     def _outcome(self, wake: str) -> Result:
         state = self._seen(self._known(wake.partition("/")[0]))

@@ -18,11 +18,26 @@ Check = Callable[[], None]
 """Raises when what is waited for can not come any more."""
 
 
+class Watcher:
+    """Whoever waits for the next move: a lock that a move opens, and its wait closes again."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+    def set(self) -> None:
+        with suppress(RuntimeError):  # it is open: nobody has looked since the last move
+            self.lock.release()
+
+    def wait(self, timeout: float | None) -> None:
+        self.lock.acquire(timeout=-1 if timeout is None else timeout)
+
+
 class Watchers:
     """Those who wait, by the stream whose moves they wait for."""
 
     def __init__(self) -> None:
-        self.watching: dict[str, set[threading.Event]] = {}
+        self.watching: dict[str, set[Watcher]] = {}
 
     def moved(self, stream: str) -> None:
         """An actor has moved."""
@@ -40,26 +55,25 @@ class Watchers:
     def until(self, done: Callable[[], bool], timeout: Duration, stream: str | None, check: Check) -> bool:
         """Wait in this thread until it is so; False when the timeout has gone by."""
         until = None if timeout is None else time.monotonic() + seconds(timeout)
-        event = threading.Event()
+        watcher = Watcher()
         watched = self.watching.setdefault(stream or ANY, set())
-        watched.add(event)
+        watched.add(watcher)
         try:
             while not done():
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
                     return False
                 check()
-                if event.wait(left):
-                    event.clear()
+                watcher.wait(left)
             return True
         finally:
-            watched.discard(event)
+            watched.discard(watcher)
 
     async def awaited(
         self, done: Callable[[], Awaitable[bool]], timeout: Duration, stream: str | None, check: Check
     ) -> bool:
         """`until`, on the caller's loop."""
-        moved = LoopEvent(asyncio.get_running_loop())
+        moved = LoopWatcher(asyncio.get_running_loop())
         watched = self.watching.setdefault(stream or ANY, set())
         watched.add(moved)
         try:
@@ -75,7 +89,7 @@ class Watchers:
             watched.discard(moved)
 
 
-class LoopEvent(threading.Event):
+class LoopWatcher(Watcher):
     """A watcher that sets an event of a loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
