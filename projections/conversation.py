@@ -80,7 +80,7 @@ def initial() -> Conversation:
 
 def evolve(state: Conversation, recorded: Recorded) -> Conversation:
     event = recorded.event
-    match event:
+    match event:  # the kinds that every turn has come first
         case MessageAdded(deferred=True):
             return replace(state, waiting=(*state.waiting, message(event, recorded)))
         case MessageAdded():
@@ -88,6 +88,15 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             if added.signed:
                 state, added = replace(state, signed=True), addressed(added, state.model)
             return placed(state, (added,), recorded.version)
+        case Compiled(_, _, plan, folded=folded, price=price, flat=flat):
+            folds = tuple(stretch for stretch in plan if stretch.level > 0)
+            anchor = max((state.places.get(stretch.last, -1) + 1 for stretch in plan if stretch.level < 0), default=0)
+            shown = Shown(plan, price, flat, len(state.messages), folded) if price or not plan else None
+            return replace(state, folds=folds, anchor=anchor, shown=shown)
+        case InferenceRequested():
+            return replace(state, sent=len(state.messages))
+        case _ if type(event) in TURN_ENDS:
+            return replace(state, newest=len(state.messages), revision=recorded.version)
         case MessagePlaced(ids):
             ready = {waits.id: waits for waits in state.waiting}
             rest = tuple(waits for waits in state.waiting if waits.id not in ids)
@@ -104,21 +113,12 @@ def evolve(state: Conversation, recorded: Recorded) -> Conversation:
             return without(state, state.places[id], recorded.version)
         case MessageRemoved(id):
             return replace(state, waiting=tuple(waits for waits in state.waiting if waits.id != id))
-        case InferenceRequested():
-            return replace(state, sent=len(state.messages))
-        case Compiled(_, _, plan, folded=folded, price=price, flat=flat):
-            folds = tuple(stretch for stretch in plan if stretch.level > 0)
-            anchor = max((state.places.get(stretch.last, -1) + 1 for stretch in plan if stretch.level < 0), default=0)
-            shown = Shown(plan, price, flat, len(state.messages), folded) if price or not plan else None
-            return replace(state, folds=folds, anchor=anchor, shown=shown)
         case AgentStarted(config):
             return sent_to(state, (config.provider, config.model), recorded.version)
         case SettingChanged("provider", _, str(provider)):
             return sent_to(state, (provider, state.model[1]), recorded.version)
         case SettingChanged("model", _, str(model)):
             return sent_to(state, (state.model[0], model), recorded.version)
-        case _ if type(event) in TURN_ENDS:
-            return replace(state, newest=len(state.messages), revision=recorded.version)
         case _:
             return state
 

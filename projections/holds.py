@@ -90,15 +90,25 @@ def initial() -> Holds:
 
 def evolve(state: Holds, recorded: Recorded) -> Holds:
     event = recorded.event
-    match event:
-        case Held(turn, wakes, since, until, refusal, looked, resumes):
-            looks = state.over.looks if state.over and state.over.turn == turn else 0
-            hold = Hold(turn, wakes, since, until, refusal, looked, looks, resumes=resumes, held_at=recorded.at)
-            return replace(state, waiting=hold, over=None)
+    match event:  # the kinds that every turn has come first
         case Wake(id=wake) if hold := state.waiting:
             return replace(state, waiting=replace(hold, wakes=(*hold.wakes, wake)))
         case Wake(id=wake) if gated := state.gated:
             return replace(state, gated=replace(gated, wakes=(*gated.wakes, wake)))
+        case Wake():
+            return state
+        case Compiled():
+            return replace(state, demand=(), over=state.over and replace(state.over, compiled=True))
+        case _ if isinstance(event, TurnEnd):
+            over = None if state.over and state.over.turn == event.turn else state.over
+            waiting = None if state.waiting and state.waiting.turn == event.turn else state.waiting
+            gated = None if state.gated and state.gated.turn == event.turn else state.gated
+            let = None if state.let and state.let.turn == event.turn else state.let
+            return replace(state, over=over, waiting=waiting, gated=gated, let=let)
+        case Held(turn, wakes, since, until, refusal, looked, resumes):
+            looks = state.over.looks if state.over and state.over.turn == turn else 0
+            hold = Hold(turn, wakes, since, until, refusal, looked, looks, resumes=resumes, held_at=recorded.at)
+            return replace(state, waiting=hold, over=None)
         case ProviderHeld():
             return replace(state, gated=event, let=None)
         case ProviderReleased():
@@ -120,14 +130,6 @@ def evolve(state: Holds, recorded: Recorded) -> Holds:
             return replace(state, demand=demand, over=state.over and replace(state.over, compiled=True))
         case RetryScheduled(turn, error=error) if error.kind in REFUSALS and (hold := record(state, turn)):
             return replace(state, over=replace(hold, refused=True))
-        case Compiled():
-            return replace(state, demand=(), over=state.over and replace(state.over, compiled=True))
-        case _ if isinstance(event, TurnEnd):
-            over = None if state.over and state.over.turn == event.turn else state.over
-            waiting = None if state.waiting and state.waiting.turn == event.turn else state.waiting
-            gated = None if state.gated and state.gated.turn == event.turn else state.gated
-            let = None if state.let and state.let.turn == event.turn else state.let
-            return replace(state, over=over, waiting=waiting, gated=gated, let=let)
         case _:
             return state
 

@@ -65,6 +65,8 @@ KINDS: frozenset[type[Event]] = TURN_ENDS | {
     MessageRemoved,
     WakeWithdrawn,
 }
+STEPS = KINDS - TURN_ENDS - {TurnStarted, Held, ProviderHeld, MessageEdited, MessageRemoved, WakeWithdrawn}
+"""Kinds that only the running turn is another after: the most frequent ones, looked up before any `match`."""
 RECENT = 64
 
 Stage = Literal[
@@ -158,28 +160,28 @@ def initial() -> Turns:
 
 
 def evolve(state: Turns, recorded: Recorded) -> Turns:
-    event = recorded.event
-    if isinstance(event, TurnStarted):
-        return replace(state, running=started(state, event, recorded.at), held=None)
-    if isinstance(event, WakeWithdrawn):
-        gone = frozenset(event.wakes)
-        return replace(state, running=less(state.running, gone), held=less(state.held, gone))
-    if isinstance(event, MessageEdited | MessageRemoved):
-        return edited(state, event)
-    turn = state.running
-    if turn is None:
-        return ended(state, state.held, recorded) if type(event) in TURN_ENDS and state.held else state
+    event, turn = recorded.event, state.running
+    if type(event) in STEPS:
+        went = turn and step(turn, recorded)
+        return state if went is turn else replace(state, running=went)
     match event:
-        case Held():
+        case TurnStarted():
+            return replace(state, running=started(state, event, recorded.at), held=None)
+        case _ if type(event) in TURN_ENDS:
+            last = turn or state.held
+            return ended(state, last, recorded) if last else state
+        case WakeWithdrawn(wakes):
+            gone = frozenset(wakes)
+            return replace(state, running=less(turn, gone), held=less(state.held, gone))
+        case MessageEdited() | MessageRemoved():
+            return edited(state, event)
+        case Held() if turn:
             return replace(state, running=None, held=replace(turn, stage="refused", compiled=None))
-        case ProviderHeld():
+        case ProviderHeld() if turn:
             waits = replace(turn, stage="gated", compiled=None, call=None, retry=None)
             return replace(state, running=None, held=waits)
-        case _ if type(event) in TURN_ENDS:
-            return ended(state, turn, recorded)
         case _:
-            went = step(turn, recorded)
-            return state if went is turn else replace(state, running=went)
+            return state
 
 
 def rows(state: Turns) -> list[dict[str, Any]]:
@@ -239,23 +241,29 @@ def less(turn: Turn | None, gone: frozenset[str]) -> Turn | None:
 
 
 def step(turn: Turn, recorded: Recorded) -> Turn:
-    """The running turn after one of its events."""
+    """The running turn after one of its events; the kinds that every turn has come first."""
     event = recorded.event
     match event:
-        case TurnPrepared(_, _, _, error) if error:
-            return replace(turn, stage="failed", failures=turn.failures + 1, error=error)
-        case TurnPrepared():
-            return replace(turn, stage="admitted", admitted=True, prepared=event)
+        case MessageAdded(role="assistant", turn=made, partial=True) if made == turn.id:
+            return replace(turn, partials=turn.partials + 1)
+        case MessageAdded(role="user", turn=made) if made == turn.id:
+            return replace(turn, stage="answered", tools=())
+        case MessageAdded():
+            return turn
         case Compiled():
             return replace(turn, stage="compiled", compiled=event)
-        case Refused():
-            return replace(turn, stage="refused", compiled=None, failures=turn.failures + 1)
         case UndoPoint():
             return replace(turn, undo=True)
         case InferenceRequested():
             return replace(turn, stage="calling", call=event, retry=None)
         case InferenceCompleted() if turn.call:
             return answered(turn, turn.call, event)
+        case TurnPrepared(_, _, _, error) if error:
+            return replace(turn, stage="failed", failures=turn.failures + 1, error=error)
+        case TurnPrepared():
+            return replace(turn, stage="admitted", admitted=True, prepared=event)
+        case Refused():
+            return replace(turn, stage="refused", compiled=None, failures=turn.failures + 1)
         case InferenceFailed(_, error):
             failures = turn.failures if closes_gate(error) else turn.failures + 1
             return replace(counted(turn, error), stage="failed", call=None, failures=failures, error=error)
@@ -272,10 +280,6 @@ def step(turn: Turn, recorded: Recorded) -> Turn:
             tools = tuple(replace(one, returned=event) if one.id == event.tool_call else one for one in turn.tools)
             cut = turn.cut or event.why == "ended"
             return replace(turn, tools=tools, ending=turn.ending or event.ends_turn, cut=cut)
-        case MessageAdded(role="assistant", turn=made, partial=True) if made == turn.id:
-            return replace(turn, partials=turn.partials + 1)
-        case MessageAdded(role="user", turn=made) if made == turn.id:
-            return replace(turn, stage="answered", tools=())
         case _:
             return turn
 

@@ -89,17 +89,17 @@ def evolve(state: Wakes, recorded: Recorded) -> Wakes:
         case Wake():
             state = replace(state, owed=state.owed.append(pending(event, recorded.at)))
             return remember(state, event.dedupe_key, recorded, event.message, event.id) if event.dedupe_key else state
-        case MessageAdded(dedupe_key=str(key)):
-            return remember(state, key, recorded, event.id, None)
+        case MessageAdded(dedupe_key=key):
+            return state if key is None else remember(state, key, recorded, event.id, None)
         case TurnStarted(wakes, turn):
             taken = frozenset(wakes)
             owed = [replace(one, turn=turn) if one.id in taken else one for one in state.owed]
             return replace(state, owed=pvector(owed))
-        case WakeWithdrawn(wakes, why):
-            return end(state, frozenset(wakes), Ended("withdrawn", "", why))
         case _ if isinstance(event, TurnEnd):
             mine = frozenset(one.id for one in state.owed if one.turn == event.turn)
             return end(state, mine, ending(event))
+        case WakeWithdrawn(wakes, why):
+            return end(state, frozenset(wakes), Ended("withdrawn", "", why))
         case _:
             return state
 

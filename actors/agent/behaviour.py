@@ -165,19 +165,34 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
         return boundary(state) or passed_on(state)
     if type(event) in NOTHING_FOLLOWS:
         return []
-    match event:
+    match event:  # the kinds that every turn has come first
+        case TurnStarted():
+            asked = asks(state) and not state.turn.admitted
+            return kept_back(state, recorded.at) or ([] if asked else start(state))
+        case Compiled():
+            return first_request(state)
+        case InferenceCompleted():
+            return [*reported(state, event), *after_answer(state, event, recorded.at)]
+        case MessageAdded(turn=str(turn)) if ends_round(state, event, turn):
+            return after_round(state)
+        case MessageAdded(woke=True):
+            return []
+        case MessageAdded():
+            return look(state, recorded)
         case Wake(message=str()) if state.holds.waiting:
             return look(state, recorded)
+        case Wake():
+            return next_turn(state)
+        case ToolReturned():
+            return round_of(state, event)
         case HoldEnded(why="cancelled" | "stopped") | ProviderReleased(why="cancelled" | "stopped"):
             return []
-        case Wake() | ProviderReleased():
+        case ProviderReleased():
             return next_turn(state)
         case Resumed():
             return freed(state) or next_turn(state)
         case MessagePlaced():
             return goes_on(state) if state.turns.running else next_turn(state) or passed_on(state)
-        case MessageAdded(turn=str(turn)) if ends_round(state, event, turn):
-            return after_round(state)
         case SettingChanged(more=True) | MessageRemoved(more=True):
             return []
         case SettingChanged() | AgentConfigured() if goes := freed(state):
@@ -194,21 +209,14 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return [made]
         case MessageEdited(by=by) if by == ERROR_POLICY and state.turns.running:
             return compile(state)
-        case MessageAdded(woke=True):
-            return []
-        case MessageAdded() | MessageEdited() | MessageRemoved() | SettingChanged():
+        case MessageEdited() | MessageRemoved() | SettingChanged():
             return look(state, recorded)
         case Compressed() | DrainPassed() | Quarantined() | Released():
             return look(state, recorded)
-        case TurnStarted():
-            asked = asks(state) and not state.turn.admitted
-            return kept_back(state, recorded.at) or ([] if asked else start(state))
         case TurnPrepared(error=failure, retry_ms=delay) if failure:
             return wait_or_end(state, recorded.at, failure, delay)
         case TurnPrepared(turn, admitted=admitted):
             return start(state) if admitted else [TurnDeclined(turn, state.turn.wakes)]
-        case Compiled():
-            return first_request(state)
         case Refused():
             return after_refusal(state, recorded, event)
         case HoldLooked():
@@ -217,8 +225,6 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return due(state, recorded, what)
         case HoldEnded():
             return next_turn(state)
-        case InferenceCompleted():
-            return [*reported(state, event), *after_answer(state, event, recorded.at)]
         case InferenceFailed():
             return after_failure(state, recorded, event)
         case ProviderHeld():
@@ -233,8 +239,6 @@ def react(state: Agent, recorded: Recorded) -> Sequence[Event]:
             return again(state)
         case AgentDisposed():
             return passed_on(state)
-        case ToolReturned():
-            return round_of(state, event)
         case _:
             return []
 
