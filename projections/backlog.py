@@ -15,6 +15,7 @@ from rewake.projections.compression import (
     TRIES,
     Compression,
     Summary,
+    Unit,
     applying,
     beginnings,
     head_end,
@@ -107,14 +108,14 @@ def ripe(conversation: Conversation, compression: Compression, settings: Setting
     if conversation.total <= min(settings.recent_window_tokens, limit // 2):
         return None
     start, stop = head_end(conversation, settings), min(tail_start(conversation, settings, limit), conversation.newest)
-    leaves = list(units(conversation, compression, settings, start, stop, stop))
-    first = None
-    for unit in leaves:
-        if first is not None and unit.closed:
-            return first
-        if unit.summary or not unit.closed:
+    leaves, oldest = list[Unit](), None
+    for unit in units(conversation, compression, settings, start, stop, stop):
+        leaves.append(unit)
+        if not unit.closed:
             continue
-        first = chunk(conversation, compression, settings, unit.start, unit.stop)
+        if oldest and (found := chunk(conversation, compression, settings, oldest.start, oldest.stop)):
+            return found
+        oldest = None if unit.summary else unit
     for run in unmerged(forest(compression, leaves), settings.merge_threshold):
         if len(run) == settings.merge_threshold and (found := merge(compression, settings, made_of(run))):
             return found
