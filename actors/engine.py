@@ -317,15 +317,19 @@ class Engine(Operated):
     def lost(self, error: BaseException) -> None:
         self._fail(RuntimeStopped(f"the host failed: {type(error).__name__}: {error}"))
 
-    def _publish(self, recorded: Recorded) -> None:
-        for shell in self._subscriptions.of(recorded):
-            shell.offer(recorded)
-        if self._telling:
+    def _publish(self, appended: Sequence[Recorded]) -> list[Shell]:
+        rung: list[Shell] = []
+        for recorded in appended:
+            for shell, rings in self._subscriptions.of(recorded):
+                shell.offer(recorded)
+                if rings:
+                    rung.append(shell)
             for telling in tuple(self._telling):
                 telling.tell(recorded)
-        if isinstance(recorded.event, Alerted):
-            self._told.append(alert_of(recorded, recorded.event))
-            del self._told[:-100]
+            if type(recorded.event) is Alerted:
+                self._told.append(alert_of(recorded, recorded.event))
+                del self._told[:-100]
+        return rung
 
     def _deliver(self, stream: str, command: Command) -> None:
         if shell := self._shells.get(stream):

@@ -95,12 +95,12 @@ class Incarnation(Generic[S]):
         return self.behaviour.stream
 
     def offer(self, recorded: Recorded) -> bool:
-        """Take an event that was published; true when it rings. One that was read at the start is dropped."""
+        """Take an event that was published; one that was read at the start is dropped: false."""
         if recorded.seq <= self.offered:
             return False
         self.offered = recorded.seq
         self.feed.append(recorded)
-        return self.behaviour.rung(recorded)
+        return True
 
     def decide(self, events: Sequence[Recorded], asked: Sequence[Asked], now: Millis) -> Batch[S]:
         """Decide followed events, then commands, one by one. One that raises is cut off with its events.

@@ -15,7 +15,8 @@ from rewake.actors.worker import Rung
 from rewake.events import Append, Log, LogFailed, Recorded, Snapshot
 from rewake.events.log import Outcome
 
-Publish = Callable[[Recorded], None]
+Publish = Callable[[Sequence[Recorded]], Sequence[Rung]]
+"""Hands an append's events to whoever follows them; gives those whose bell they ring."""
 Fail = Callable[[LogFailed], None]
 
 
@@ -85,20 +86,24 @@ class Journal(Rung):
                     self.log.save(self.saving.popleft())
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """One transaction. It is published before its writers go on: what they do next finds everybody told of it."""
+        """One transaction. It is published before its writers go on: what they do next finds everybody told of it. The bells
+        ring last: whoever waits for an answer does not wait for what others make of it.
+        """
         try:
             outcomes = self.log.commit([entry.append for entry in entries])
         except BaseException:
             self.waiting.extendleft(reversed(entries))
             raise
+        rung: list[Rung] = []
         try:
             for outcome in outcomes:
                 if isinstance(outcome, list):
-                    for recorded in outcome:
-                        self.publish(recorded)
+                    rung += self.publish(outcome)
         finally:
             for entry, outcome in zip(entries, outcomes, strict=True):
                 entry.told(outcome)
+            for one in rung:
+                one.ring()
 
     def refuse(self, error: LogFailed) -> None:
         """Nothing more is written: everyone who waits is told."""

@@ -86,10 +86,8 @@ class Shell(Rung):
         self.ring()
 
     def offer(self, recorded: Recorded) -> None:
-        """The journal publishes a followed event; only a few kinds ring."""
+        """The journal publishes a followed event; if it is one of the few that ring, it rings later."""
         self.published.append(recorded)
-        if self.behaviour.rung(recorded):
-            self.ring()
 
     def dead(self) -> None:
         self.refuse(self.stopped or RuntimeStopped(f"{self.stream} has stopped"))
