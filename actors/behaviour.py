@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +22,9 @@ Order = Any
 """What is wanted of the world, as a frozen value; two orders of one key that differ mean: cancel, and start the new
 one.
 """
+
+Bell = Literal["", "now", "later"]
+"""When an actor is woken for an event that it follows; not at all: it reads it whenever it is next awake."""
 
 RUNAWAY = 10_000
 """Events that may follow from one message before the behaviour is taken to be going round in circles."""
@@ -65,11 +68,14 @@ class Timer:
 
 @dataclass(frozen=True)
 class Follow:
-    """Streams (a name, or a pattern ending in `*`) of which these kinds are folded, and the few of them that ring."""
+    """Streams (a name, or a pattern ending in `*`) of which these kinds are folded, and the few of them that ring; those in
+    `later`, after which nothing is decided and nothing is urgent, a moment later.
+    """
 
     stream: str
     folds: frozenset[type[Event]]
     rings: frozenset[type[Event]]
+    later: frozenset[type[Event]] = frozenset()
 
     def matches(self, stream: str) -> bool:
         return stream.startswith(self.stream[:-1]) if self.stream.endswith("*") else stream == self.stream
@@ -114,6 +120,13 @@ class Behaviour(Generic[S]):
         return kind in self.rings and any(
             kind in follow.rings and follow.matches(recorded.stream) for follow in self.follows
         )
+
+    def bell(self, recorded: Recorded) -> Bell:
+        """Whether an event rings, and when."""
+        if not self.rung(recorded):
+            return ""
+        kind, followed = type(recorded.event), [one for one in self.follows if one.matches(recorded.stream)]
+        return "now" if any(kind in one.rings - one.later for one in followed) else "later"
 
 
 class Position(Struct, Generic[S]):

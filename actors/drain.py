@@ -133,6 +133,8 @@ FOLDED = (conversation.KINDS | settings.KINDS | holds.KINDS | calibration.KINDS)
 RINGS = frozenset(
     {Held, HoldLooked, HoldEnded, TurnCompleted, TurnExhausted, TurnAborted, SettingChanged, AgentDisposed}
 )
+LATER: frozenset[type[Event]] = frozenset({TurnCompleted})
+"""What a turn has added may be enough for a summary, before the next pass begins: that is no hurry."""
 
 NOTHING_FOLLOWS = frozenset({MessageAdded, Wake, Compiled, CalibrationSampled, TurnCompleted})
 """Kinds that are looked up before any `match`: the most frequent ones."""
@@ -149,7 +151,7 @@ def drain(name: str) -> Behaviour[Drain]:
         react=react,
         orders=orders,
         follows=(
-            Follow(f"agent/{name}", FOLDED, RINGS),
+            Follow(f"agent/{name}", FOLDED, RINGS, LATER),
             Follow("host", host.KINDS, frozenset()),
             Follow("gate/*", gates.KINDS, frozenset({GateClosed, GateOpened})),
         ),

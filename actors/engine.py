@@ -38,6 +38,7 @@ from rewake.actors.snapshots import Unpacking
 from rewake.actors.surface import Duration
 from rewake.actors.telling import Delta, Subscription, alert_of
 from rewake.actors.waiting import ANY, Watchers
+from rewake.actors.worker import Later
 from rewake.events import (
     Alerted,
     CalledFromInside,
@@ -131,6 +132,7 @@ class Engine(Operated):
             self,
             self._delta,
         )
+        self._later = Later(self._loop)
         self.journal = Journal(self.log, self._publish, self._fail)
         self._running = True
         if self.options.on_alert:
@@ -320,10 +322,12 @@ class Engine(Operated):
     def _publish(self, appended: Sequence[Recorded]) -> list[Shell]:
         rung: list[Shell] = []
         for recorded in appended:
-            for shell, rings in self._subscriptions.of(recorded):
+            for shell, bell in self._subscriptions.of(recorded):
                 shell.offer(recorded)
-                if rings:
+                if bell == "now":
                     rung.append(shell)
+                elif bell:
+                    self._later.put(shell)
             for telling in tuple(self._telling):
                 telling.tell(recorded)
             if type(recorded.event) is Alerted:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rewake.actors.agent import agent
 from rewake.actors.agent.equipping import Process
-from rewake.actors.behaviour import Behaviour
+from rewake.actors.behaviour import Behaviour, Bell
 from rewake.actors.config import AgentConfig, Providers, all_providers, named, policy, resolve, settings
 from rewake.actors.drain import drain
 from rewake.actors.gate import gate
@@ -35,7 +35,7 @@ class Subscriptions(Generic[F]):
     def __init__(self) -> None:
         self.exact: dict[str, list[F]] = {}
         self.patterns: list[tuple[str, F]] = []
-        self._found: dict[tuple[str, type[Event]], tuple[tuple[F, bool], ...]] = {}
+        self._found: dict[tuple[str, type[Event]], tuple[tuple[F, Bell], ...]] = {}
 
     def add(self, follower: F) -> None:
         for follow in follower.behaviour.follows:
@@ -52,12 +52,12 @@ class Subscriptions(Generic[F]):
         self.patterns = [(prefix, one) for prefix, one in self.patterns if one is not follower]
         self._found = {}
 
-    def of(self, recorded: Recorded) -> tuple[tuple[F, bool], ...]:
-        """Who folds this event, each with whether it rings: looked up once for each stream and kind."""
+    def of(self, recorded: Recorded) -> tuple[tuple[F, Bell], ...]:
+        """Who folds this event, each with its bell: looked up once for each stream and kind."""
         key = recorded.stream, type(recorded.event)
         found = self._found
         if (followers := found.get(key)) is None:
-            followers = found[key] = tuple((one, one.behaviour.rung(recorded)) for one in self._of(recorded))
+            followers = found[key] = tuple((one, one.behaviour.bell(recorded)) for one in self._of(recorded))
         return followers
 
     def _of(self, recorded: Recorded) -> Iterator[F]:

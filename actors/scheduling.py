@@ -184,8 +184,8 @@ class Scheduler:
         raise Crash
 
     def publish(self, recorded: Recorded) -> None:
-        for cell, rings in self.subscriptions.of(recorded):
-            if cell.incarnation.offer(recorded) and rings:
+        for cell, bell in self.subscriptions.of(recorded):
+            if cell.incarnation.offer(recorded) and bell:
                 cell.rung = True
                 self.stirring[cell.stream] = cell
 

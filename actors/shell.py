@@ -86,7 +86,7 @@ class Shell(Rung):
         self.ring()
 
     def offer(self, recorded: Recorded) -> None:
-        """The journal publishes a followed event; if it is one of the few that ring, it rings later."""
+        """The journal publishes a followed event; whether it rings is its own affair."""
         self.published.append(recorded)
 
     def dead(self) -> None:

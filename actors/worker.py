@@ -1,14 +1,18 @@
-"""The pykka actor under every shell and the journal: a thread with a mailbox that rings one object's bell."""
+"""The pykka actor under every shell and the journal: a thread with a mailbox that rings one object's bell, now or later."""
 
 from __future__ import annotations
 
+import asyncio
 import queue
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pykka
 
 BELL = "bell"
+MOMENT = 0.1
+"""Seconds after which a bell rings that need not ring at once."""
 
 
 class Worker(pykka.ThreadingActor):
@@ -71,3 +75,28 @@ class Rung:
             self.worker.tell(message)
         except pykka.ActorDeadError:
             self.dead()
+
+
+class Later:
+    """Bells that need not ring at once: all of them ring together, a moment after the first. So whoever has much to read,
+    little at a time, is not woken each time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.waiting: set[Rung] = set()
+        self.armed = False
+
+    def put(self, bell: Rung) -> None:
+        """Called in any thread."""
+        self.waiting.add(bell)
+        if not self.armed:
+            self.armed = True
+            with suppress(RuntimeError):  # the loop is closed: nobody is woken any more
+                self.loop.call_soon_threadsafe(self.loop.call_later, MOMENT, self.ring)
+
+    def ring(self) -> None:
+        """In the loop's thread. What is put from here on arms it anew."""
+        self.armed = False
+        while self.waiting:
+            self.waiting.pop().ring()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rewake.actors import AgentConfig, Runtime, tool
+from rewake.actors import AgentConfig, Runtime, tool, worker
 from rewake.actors.providers import ScriptedProvider, call_tool
 from rewake.actors.providers.base import Request
 from rewake.actors.reports import Receipt
@@ -212,3 +212,20 @@ def test_pushes_of_many_threads_are_all_there():
     assert len(texts) == len(set(texts))
     assert sum(text.startswith("7 ") for text in texts) == 10
     assert len(texts) == 7 * 50 + 10
+
+
+def test_a_drain_is_woken_once_for_many_turns_a_moment_after_the_first(monkeypatch: pytest.MonkeyPatch):
+    """Nobody else wakes it: it has read all that they added, in far fewer awakenings than there were turns."""
+    monkeypatch.setattr(worker, "MOMENT", 0.5)
+    with Runtime(MemoryLog(), provider=ScriptedProvider(lambda _: "fine"), agents=agents()) as rt:
+        shell, rung = rt._shells["drain/ada"], list[None]()
+        ring = shell.ring
+        monkeypatch.setattr(shell, "ring", lambda: (rung.append(None), ring()))
+        for _ in range(20):
+            assert rt.result(rt.push("ada", "hello")).text == "fine"
+        for _ in range(2_000):
+            if len(shell.state.conversation.messages) == 40:
+                break
+            threading.Event().wait(0.01)
+        assert len(shell.state.conversation.messages) == 40
+        assert 0 < len(rung) < 10
