@@ -45,7 +45,7 @@ def bench(form: Form, quick: bool, full: bool, peers: bool, slow_sync: float) ->
 
 
 def short(pause: float, repeats: int) -> Iterator[Measured]:
-    yield "1 agent beside the floor", lambda: beside_the_floor(1, 100, pause, repeats)
+    yield "1 agent beside the floor", lambda: beside_the_floor(1, 300, pause, repeats)
     yield "100 agents beside the floor", lambda: beside_the_floor(100, 10, pause, repeats)[:-1]
     yield "bytes", sizes
 

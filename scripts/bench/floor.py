@@ -2,6 +2,8 @@
 
 A pykka actor per agent, one writer thread that commits whatever waits, msgspec, SQLite with `synchronous=FULL`. A turn
 writes as many events of as many bytes as one of ours, at two durable points, with the fake call on an asyncio loop between.
+Of ours there is more, on purpose: the caller is told at the acceptance too, what is said is counted in tokens, the plan and
+the request are checked, a drain reads the turn; a commit looks at the epoch, is chained by a digest and guarded by triggers.
 """
 
 from __future__ import annotations
