@@ -227,7 +227,7 @@ def test_a_log_whose_format_can_not_be_read_is_damaged(path: Path):
     opened(path)
     with plain(path) as conn:
         conn.execute("DELETE FROM meta")
-    with pytest.raises(LogCorrupt, match="its format can not be read"):
+    with pytest.raises(LogCorrupt, match="its format is None"):
         opened(path, readonly=True)
 
 
