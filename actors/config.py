@@ -47,6 +47,9 @@ SHORTEST_EXCERPT = 1_000
 LONGEST = 10**8
 """Seconds that may be waited at the most: three years, which every clock can be told to wait."""
 
+MOST = 2**53
+"""The largest number of a setting: every reader of a log can tell it from its neighbours."""
+
 CHECKED_ELSEWHERE = frozenset({"kind", "tools", "strategy", "inference_policy", "error_policy", "context"})
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
@@ -169,6 +172,7 @@ def check(config: AgentConfig) -> None:
     for tool in config.tools:
         if not isinstance(tool, Tool):
             raise InvalidSetting("tools", tool, "not a tool: decorate the function with @tool")
+        writable("tools", tool.spec)
     names = [tool.spec.name for tool in config.tools]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidSetting("tools", twice[0], "two tools have this name")
@@ -202,10 +206,13 @@ def check_types(config: AgentConfig) -> None:
         value = getattr(config, field.name, None)
         if field.name in CHECKED_ELSEWHERE or value is None:
             continue
+        writable(field.name, value)
         try:
             msgspec.convert(value, field.type)
         except msgspec.ValidationError as error:
             raise InvalidSetting(field.name, value, str(error)) from error
+        if isinstance(value, int) and abs(value) > MOST:
+            raise InvalidSetting(field.name, value, f"at most {MOST:,}")
     for name in ("name", "model", "system", "max_tokens", "encoding"):
         if getattr(config, name) is None:
             raise InvalidSetting(name, None, "it can not be left out")
@@ -216,6 +223,16 @@ def check_types(config: AgentConfig) -> None:
         value = getattr(config, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | timedelta)):
             raise InvalidSetting(name, value, "seconds, or a timedelta")
+
+
+def writable(name: str, value: Any) -> None:
+    """Raise InvalidSetting for text that no log can have."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError as error:
+        raise InvalidSetting(name, value, f"it has a lone surrogate at {error.start}") from error
+    except TypeError:
+        return  # its own check says what it is instead
 
 
 def check_budget(budget: Tokens | None, max_tokens: Tokens) -> None:

@@ -21,6 +21,7 @@ from rewake.events import (
     Injections,
     InvalidContent,
     Message,
+    Millis,
     Reasoning,
     Text,
     ToolCall,
@@ -30,6 +31,9 @@ from rewake.projections import pricing
 
 Content = str | AnyBlock | Iterable[AnyBlock]
 """What is pushed: a text, or blocks of text, images and documents."""
+
+LATEST: Millis = 2**53
+"""The last moment that every reader of a log can tell from its neighbours."""
 
 SAYABLE = Text | Image | Document
 """What a person can push."""
@@ -144,15 +148,39 @@ def blocks_of(content: Content) -> Blocks:
     for block in blocks:
         if not isinstance(block, SAYABLE):
             raise InvalidContent(f"a {type(block).__name__} can not be pushed; text, images and documents can")
-    if not any(not isinstance(block, Text) or block.text.strip() for block in blocks):
-        raise InvalidContent("the message is empty")
     try:
-        size = len(msgspec.json.encode(blocks))
+        packed = msgspec.json.encode(blocks)
+        blocks = msgspec.json.decode(packed, type=Blocks)
     except UnicodeEncodeError as error:
         raise InvalidContent(f"the text has a lone surrogate at {error.start}: it is no valid Unicode") from error
-    if size > MAX_EVENT_BYTES:
-        raise EventTooLarge(size, MAX_EVENT_BYTES)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidContent(f"the message has what none has: {error}") from error
+    if not any(not isinstance(block, Text) or block.text.strip() for block in blocks):
+        raise InvalidContent("the message is empty")
+    if len(packed) > MAX_EVENT_BYTES:
+        raise EventTooLarge(len(packed), MAX_EVENT_BYTES)
     return blocks
+
+
+def text(name: str, value: Any) -> str:
+    """A reason from outside, which may be empty. Raises InvalidContent when it is no valid text."""
+    if value is None:
+        raise InvalidContent(f"{name} is text, not None")
+    return text_or_none(name, value) or ""
+
+
+def flag(name: str, value: Any) -> bool:
+    """A yes or no from outside. Raises InvalidContent."""
+    if not isinstance(value, bool):
+        raise InvalidContent(f"{name} is True or False, not {value!r}")
+    return value
+
+
+def moment_or_none(name: str, value: Any) -> Millis | None:
+    """UTC milliseconds from outside. Raises InvalidContent for what no clock shows."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > LATEST):
+        raise InvalidContent(f"{name} is UTC milliseconds, not {value!r}")
+    return value
 
 
 def text_or_none(name: str, value: Any) -> str | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rewake.actors.agent.commands import Abort, Cancel, Dispose
 from rewake.actors.config import AgentConfig
-from rewake.actors.contents import Content, blocks_of, text_or_none
+from rewake.actors.contents import Content, blocks_of, text, text_or_none
 from rewake.actors.incarnation import Answer
 from rewake.actors.reports import AbortReport, CancelReport, Result
 from rewake.actors.surface import Duration, Surface
@@ -56,10 +56,10 @@ class Operated(Surface):
         state = self._agent(agent)
         present = state.turns.running or state.turns.held
         asked = text_or_none("turn", turn) or (present.id if present else "")
-        text_or_none("reason", reason)
+        text("reason", reason)
         call = state.turns.running.call if state.turns.running else None
-        open_call, text = (call.call, self._emitted(call.call)) if call else ("", "")
-        return aborted(asked, self._ask(state.stream, Abort(asked, reason, open_call, text)))
+        open_call, said = (call.call, self._emitted(call.call)) if call else ("", "")
+        return aborted(asked, self._ask(state.stream, Abort(asked, reason, open_call, said)))
 
     def cancel(self, agent: str, *, drop: Literal["machine", "all"] = "machine") -> CancelReport:
         """Withdraw what no turn works on: wakes that are queued, held, or wait for a retry, with the messages that they came
@@ -84,7 +84,7 @@ class Operated(Surface):
     def dispose(self, agent: str, *, reason: str = "") -> None:
         """End an agent: its turn, what it owes. Its events stay, its name is not used again."""
         state = self._agent(agent)
-        text_or_none("reason", reason)
+        text("reason", reason)
         self._ask(state.stream, Dispose(reason))
         self._configs.pop(agent, None)
 

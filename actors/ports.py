@@ -22,7 +22,7 @@ from rewake.actors.lines import Line, Waiting
 from rewake.actors.orders import Admit, Ask, Infer, RunTool
 from rewake.actors.providers.base import Provider, ProviderError, ProviderTimeout, Reply, Validator, failure_of
 from rewake.actors.tools import InThread, Tool, ToolContext, cancelled, run, unknown_tool
-from rewake.events import MAX_EVENT_BYTES, Failure, Millis
+from rewake.events import MAX_EVENT_BYTES, EventTooLarge, Failure, InvalidContent, Millis, Tokens, Usage
 
 Deliver = Callable[[str, Command], None]
 """Brings a command to the actor of a stream, from the loop's thread."""
@@ -179,11 +179,7 @@ class Ports:
 
             async with limit:
                 reply = await self.provider(order).infer(request, delta)
-            packed = msgspec.json.encode(reply)
-            if len(packed) > MAX_EVENT_BYTES - 4_096:
-                said = f"the answer is {len(packed):,} bytes; at most {MAX_EVENT_BYTES:,} are taken"
-                return Failed(order.call, Failure("unknown", said, True), bool(emitted), gate_version)
-            return Answered(order.call, taken(reply, packed), gate_version)
+            return Answered(order.call, taken(reply), gate_version)
         except asyncio.CancelledError as error:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
@@ -263,8 +259,24 @@ def timely(error: BaseException, limit: asyncio.Timeout, said: str) -> BaseExcep
     return ProviderTimeout(said) if isinstance(error, TimeoutError) and limit.expired() else error
 
 
-def taken(reply: Any, packed: bytes) -> Reply:
-    """An answer as it will be read from the log. Raises TypeError or ValidationError: a provider is anybody's code."""
+def taken(reply: Any) -> Reply:
+    """An answer as the log will have it. A provider is anybody's code: raises TypeError, ValidationError, EventTooLarge,
+    and InvalidContent for what can not be written. Counts of tokens that none can be are left out.
+    """
     if not isinstance(reply, Reply):
         raise TypeError(f"the provider answered with {type(reply).__name__}, not with a Reply")
-    return msgspec.json.decode(packed, type=Reply)
+    try:
+        packed = msgspec.json.encode(reply)
+    except UnicodeEncodeError as error:
+        raise InvalidContent(f"the answer can not be recorded: it has a lone surrogate at {error.start}") from error
+    except (TypeError, RecursionError) as error:
+        raise InvalidContent(f"the answer can not be recorded: {error}") from error
+    if len(packed) > MAX_EVENT_BYTES - 4_096:
+        raise EventTooLarge(len(packed), MAX_EVENT_BYTES)
+    read = msgspec.json.decode(packed, type=Reply)
+    possible = read.usage is None or all(0 <= count < 2**53 for count in counts(read.usage))
+    return read if possible else msgspec.structs.replace(read, usage=None)
+
+
+def counts(usage: Usage) -> list[Tokens]:
+    return [usage.input, usage.output, usage.cached, usage.reasoning]

@@ -28,7 +28,7 @@ from rewake.actors.config import (
     resolve,
     seconds,
 )
-from rewake.actors.contents import Content, blocks_of, text_or_none
+from rewake.actors.contents import Content, blocks_of, flag, moment_or_none, text, text_or_none
 from rewake.actors.drain import Drain
 from rewake.actors.gate import ReleaseWait
 from rewake.actors.incarnation import Answer
@@ -126,8 +126,8 @@ class Surface(ABC):
             encoding,
             text_or_none("channel", channel),
             text_or_none("author", author),
-            addressed,
-            wake,
+            flag("addressed", addressed),
+            flag("wake", wake),
             text_or_none("dedupe_key", dedupe_key),
         )
         return self._receipt(state.stream, dedupe_key, self._ask(state.stream, said))
@@ -146,8 +146,15 @@ class Surface(ABC):
     ) -> Receipt:
         """Wake an agent without a message: it is owed a turn. `wake_at` (UTC milliseconds) is when it was meant for."""
         state = self._agent(agent)
-        text_or_none("reason", reason)
-        said = Rouse(reason, channel, author, addressed, wake_at, silent, text_or_none("dedupe_key", dedupe_key))
+        said = Rouse(
+            text("reason", reason),
+            text_or_none("channel", channel),
+            text_or_none("author", author),
+            flag("addressed", addressed),
+            moment_or_none("wake_at", wake_at),
+            flag("silent", silent),
+            text_or_none("dedupe_key", dedupe_key),
+        )
         return self._receipt(state.stream, dedupe_key, self._ask(state.stream, said))
 
     def _receipt(self, stream: str, key: str | None, answer: Answer) -> Receipt:
