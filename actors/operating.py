@@ -104,15 +104,16 @@ class Operated(Surface):
             receipt = super().push(name, blocks)
             result = super().result(receipt, timeout)
             if not result.ended:
-                self._stop_run(name)
+                self._stop_run(name, result.why)
                 result = super().result(receipt, 0)
             return result
         finally:
             self._end_run(name)
 
-    def _stop_run(self, name: str) -> None:
+    def _stop_run(self, name: str, waited: str) -> None:
+        """Past its time: it ends, and says what it waited for."""
         with suppress(TurnNotRunning):
-            self.abort(name, reason="the run took too long")
+            self.abort(name, reason=f"the run took too long: {waited}")
 
     def _end_run(self, name: str) -> None:
         """Whatever became of a run, nothing of it waits."""

@@ -266,7 +266,7 @@ def taken(reply: Any) -> Reply:
     if not isinstance(reply, Reply):
         raise TypeError(f"the provider answered with {type(reply).__name__}, not with a Reply")
     try:
-        packed = msgspec.json.encode(reply)
+        packed = msgspec.json.encode(msgspec.structs.replace(reply, deltas=()))
     except UnicodeEncodeError as error:
         raise InvalidContent(f"the answer can not be recorded: it has a lone surrogate at {error.start}") from error
     except (TypeError, RecursionError) as error:

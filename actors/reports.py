@@ -162,6 +162,13 @@ class WaitsReleased(Struct, frozen=True):
     models: tuple[str, ...] = ()
 
 
+class QuarantineReleased(Struct, frozen=True):
+    """What an operator's release of an agent's quarantine lets be tried again: how many pieces of work."""
+
+    agent: str
+    released: int
+
+
 class Alert(Struct, frozen=True):
     """For an operator: about whom, what kind of thing, and since and until when."""
 

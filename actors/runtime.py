@@ -152,8 +152,8 @@ class Runtime(Engine):
     async def atail(
         self, after: int = 0, follow: bool = False, agent: str | None = None, kinds: Iterable[str] | None = None
     ) -> AsyncIterator[Recorded]:
-        """`tail`, without blocking the caller's loop, nor a thread while it waits."""
-        stream = f"agent/{agent}" if agent else None
+        """`tail`, without blocking the caller's loop, nor a thread while it waits. Raises UnknownAgent at its first step."""
+        stream = self._stream(agent)
         wanted = None if kinds is None else tuple(kinds)
         while True:
             head = await asyncio.to_thread(self.log.head)

@@ -37,6 +37,7 @@ from rewake.actors.reports import (
     Alert,
     Health,
     IdleReport,
+    QuarantineReleased,
     Receipt,
     Result,
     WaitsReleased,
@@ -53,6 +54,7 @@ from rewake.events import (
     Millis,
     NoWake,
     Recorded,
+    Released,
     RuntimeStopped,
     Text,
     TurnStarted,
@@ -286,11 +288,13 @@ class Surface(ABC):
             given["provider"] = resolve(self.providers, given.get("model", state.live.model), named).name
         return given
 
-    def release_quarantine(self, agent: str, *, by: str | None = None) -> int:
-        """What compression gave up of an agent's history is tried again; how many pieces of work that are."""
-        given = len(self.state("compression", agent).quarantined)
-        self._ask(f"drain/{self._agent(agent).name}", ReleaseQuarantine(text_or_none("by", by)))
-        return given
+    def release_quarantine(self, agent: str, *, by: str | None = None) -> QuarantineReleased:
+        """What compression gave up of an agent's history is tried again. Where nothing was given up nothing is recorded."""
+        said = ReleaseQuarantine(text_or_none("by", by))
+        recorded = self._ask(f"drain/{self._agent(agent).name}", said).recorded
+        return QuarantineReleased(
+            agent, sum(len(one.event.digests) for one in recorded if isinstance(one.event, Released))
+        )
 
     def release(self, provider: str, model: str | None = None, *, by: str | None = None) -> WaitsReleased:
         """Open a provider's gate now, for one model or for all that wait: the next call goes first, then the others.
@@ -333,8 +337,17 @@ class Surface(ABC):
     def tail(
         self, after: int = 0, follow: bool = False, agent: str | None = None, kinds: Iterable[str] | None = None
     ) -> Iterator[Recorded]:
-        """The events of the log after a seq, in order; with `follow` the new ones too, as they come."""
+        """The events of the log after a seq, in order; with `follow` the new ones too, as they come. Raises UnknownAgent."""
+        return self._tailed(after, follow, self._stream(agent), kinds)
+
+    def _stream(self, agent: str | None) -> str | None:
+        """An agent's stream, if it lives or has lived; None: every stream. Raises UnknownAgent where there is none."""
         stream = f"agent/{agent}" if agent else None
+        if agent and stream not in self.log.streams():
+            raise UnknownAgent(agent)
+        return stream
+
+    def _tailed(self, after: int, follow: bool, stream: str | None, kinds: Iterable[str] | None) -> Iterator[Recorded]:
         wanted = None if kinds is None else tuple(kinds)
         while True:
             head = self.log.head()

@@ -93,6 +93,9 @@ def imported(name: str) -> Strategy:
     if not (module and colon and path):
         known = ", ".join(BUILT_IN)
         raise InvalidSetting("strategy", name, f"the strategies are: {known}, or one of your own as module:name")
+    if module == "__main__":
+        why = "a log is decided again by other programs, which can not import __main__: put it into a module of its own"
+        raise InvalidSetting("strategy", name, why)
     try:
         found: Any = importlib.import_module(module)
         for part in path.split("."):

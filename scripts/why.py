@@ -23,12 +23,17 @@ ID = re.compile(r"[^/]+/(wake|turn)/[0-9]{1,18}")
 @click.command()
 @on_log(id=())
 @click.option("--at", "until", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
-def why(log: Log, id: str, until: int | None, as_json: bool) -> None:
+@click.option(
+    "-t", "--table", "as_json", flag_value=False, type=bool, help="A page of text: so too where none is given."
+)
+@click.option("--nl", "as_json", flag_value=True, type=bool, help="One line of JSON.")
+@click.option("--json", "as_json", flag_value=True, type=bool, help="The same.")
+def why(log: Log, id: str, until: int | None, as_json: bool | None) -> None:
     """Tell the whole story of a wake or a turn (ada/wake/9, ada/turn/10): why it runs, waits, or ended as it did.
 
     When it was accepted and from where, every attempt, what the model was shown and why that fitted or did not, calls, tools,
-    waits; for what has not ended, what it waits for and until when.
+    waits; for what has not ended, what it waits for and until when. It is a page, on a terminal or not; a story
+    has no rows, so there is no CSV of it.
     """
     if not ID.fullmatch(id):
         raise Failed(f"{id} is no id of a wake or a turn: they look like ada/wake/9 and ada/turn/10", USAGE)

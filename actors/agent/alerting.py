@@ -7,6 +7,7 @@ from rewake.actors.agent.state import Agent, is_pending
 from rewake.events import Alerted, Failure, Millis
 from rewake.projections.alerts import Alerts, due
 from rewake.projections.compression import Compression
+from rewake.projections.conversation import price
 from rewake.projections.holds import Hold
 from rewake.projections.progress import Status, clock
 from rewake.projections.settings import budget
@@ -28,7 +29,10 @@ def failed(state: Agent, at: Millis, failure: Failure, binding: str) -> list[Ale
     what = failure.message if failure.kind in ("window_full", *REFUSALS) else failure.told
     said = f"{state.turn.id} ended without an answer: {what}"
     if failure.kind == "window_full":
-        return [alert(state, "window_full", f"{advice(state, 'window')} {said}", at, worse=True)]
+        told = state.conversation
+        newest = price(told, told.newest, len(told.messages)) if told.messages else 0
+        sizes = f"{said}; its newest message, with all that came behind it, takes {newest:,}"
+        return [alert(state, "window_full", f"{sizes}. {advice(state, 'window')}", at, worse=True)]
     if failure.kind in REFUSALS:
         kick = f". {kicked(state, at)}" if failure.kind != "invalid_plan" else ""
         helps = f" {advice(state, binding)}" if failure.kind == "over_budget" else ""

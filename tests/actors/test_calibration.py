@@ -242,6 +242,9 @@ def test_a_window_without_room_is_full_before_any_call(window: int):
     assert "drain_kicked" not in sim.kinds()
     (alert,) = sim.health().alerts
     assert alert.kind == "window_full"
+    newest = sim.agent("ada").conversation.messages[0].tokens
+    assert f"its newest message, with all that came behind it, takes {newest:,}" in alert.message
+    assert f"its window leaves {all_of(sim, Refused)[0].window_room:,}" in alert.message
 
 
 @pytest.mark.scenario("C-06", "C-07", "C-30")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from rewake.actors import AgentConfig, InvalidSetting, RuntimeOptions, tool
@@ -111,3 +112,18 @@ def test_a_budget_that_waits_for_compression_is_seen_to_wait():
     sim.configure("ada", context_budget_tokens=5_000)
     assert sim.health().agents[0].target == 5_000
     assert sim.state("settings", "ada").target == 5_000
+
+
+def test_every_setting_is_told_of_with_its_default():
+    told = AgentConfig.__doc__ or ""
+    for field in msgspec.structs.fields(AgentConfig):
+        said = told.partition(f"`{field.name}`")[2]
+        assert said, field.name
+        if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+            assert said.partition("(")[2].startswith(f"{field.default:,})"), field.name
+
+
+@pytest.mark.parametrize(("name", "value"), [("tool_result_guard", True), ("compaction_reserve_tokens", 100)])
+def test_what_is_not_supported_yet_is_refused(name: str, value: Any):
+    with pytest.raises(InvalidSetting, match="not supported"):
+        AgentConfig(name="ada", model="m", **{name: value})

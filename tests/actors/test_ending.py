@@ -413,6 +413,16 @@ def test_a_broken_stream_and_an_abort_between_its_retries(simulate: Simulate):
     assert len(sim.provider.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [([limit(600)], "waits for scripted, m: limit"), ([slow(reply("late"), 60)], "is calling scripted, m")],
+)
+def test_a_run_past_its_time_says_what_it_waited_for(simulate: Simulate, script: Any, why: str):
+    sim = simulate(script)
+    result = sim.run_once(AgentConfig(name="scout", model="m"), "look", timeout=5)
+    assert (result.state, result.why) == ("aborted", f"the run took too long: scout/turn/4 {why}")
+
+
 def test_a_run_that_was_to_go_first_and_is_over_lets_another_go_first(simulate: Simulate):
     asked: list[str] = []
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rewake.actors import Runtime
+from rewake.actors import AgentConfig, Runtime
 from rewake.actors.providers import ScriptedProvider, reply
 from rewake.actors.telling import Delta
 from rewake.events import (
     MemoryLog,
     Recorded,
+    UnknownAgent,
     Wake,
 )
 from tests.actors.threads import agents
@@ -61,6 +64,61 @@ def test_deltas_reach_those_who_ask_for_them_and_no_log():
     assert not [one for one in plain if isinstance(one, Delta)]
     wakes = [one.event for one in plain if isinstance(one, Recorded) and one.kind == "wake"]
     assert [one.id for one in wakes if isinstance(one, Wake)] == [receipt.wake]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_an_agent_that_there_never_was_has_no_tail(follow: bool):
+    with Runtime(":memory:", provider=ScriptedProvider(), agents=agents()) as rt:
+        with pytest.raises(UnknownAgent, match="zz"):
+            rt.tail(agent="zz", follow=follow)
+        rt.run_once(AgentConfig(name="run", model="m"), "hello", timeout=20)
+        assert [one.kind for one in rt.tail(agent="run")][-1] == "agent_disposed"
+
+
+def streamed(path: Path, deltas: list[str], *listeners: Callable[[Any], None]) -> tuple[list[str], int]:
+    """The kinds of a turn whose answer came in these pieces, and the bytes of its events."""
+    provider = ScriptedProvider([reply("word " * 2_000, deltas=deltas)])
+    with Runtime(path, provider=provider, agents=agents()) as rt:
+        for listener in listeners:
+            rt.subscribe(listener, deltas=True)
+        receipt = rt.push("ada", "hi")
+        assert rt.result(receipt, 20).text == "word " * 2_000
+        kinds = [one.kind for one in rt.tail()]
+        return kinds, sum(len(row.data) for row in rt.log.raw())
+
+
+@pytest.mark.scenario("L-23")
+def test_an_answer_in_one_piece_and_in_two_thousand_is_the_same_events(tmp_path: Path):
+    """All who listen for its pieces have them in order, before the answer; one who is stuck, or raises, holds up nobody."""
+    heard, stuck, done = list[Any](), threading.Event(), threading.Event()
+
+    def listens(said: Any) -> None:
+        heard.append(said)
+        if getattr(said, "kind", "") == "turn_completed":
+            done.set()
+
+    def waits(said: Any) -> None:
+        stuck.wait(30)
+
+    def raises(said: Any) -> None:
+        raise SystemExit("no")
+
+    whole, one = streamed(tmp_path / "one.db", ["word " * 2_000])
+    pieces, many = streamed(tmp_path / "many.db", ["word "] * 2_000, waits, raises, listens)
+    assert done.wait(20)
+    stuck.set()
+    assert pieces == whole
+    assert abs(many - one) < one / 100
+    said = [each.text if isinstance(each, Delta) else each.kind for each in heard]
+    answered = said.index("inference_completed")
+    assert said[answered - 2_000 : answered] == ["word "] * 2_000
+
+
+def test_the_pieces_of_an_answer_are_no_part_of_what_is_recorded_of_it():
+    """However large they are: an event is as large as the answer."""
+    provider = ScriptedProvider([reply("hi", deltas=["y" * 9_000_000, "y" * 9_000_000])])
+    with Runtime(":memory:", provider=provider, agents=agents()) as rt:
+        assert rt.result(rt.push("ada", "hello"), 20).text == "hi"
 
 
 def test_the_tail_follows_until_the_stop():

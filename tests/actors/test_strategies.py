@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -37,6 +38,7 @@ from rewake.events import (
 )
 from rewake.projections import pricing
 from rewake.projections.strategies import Strategy
+from rewake.projections.window import Window
 from tests import conftest
 from tests.actors import strategies as own
 from tests.actors.conftest import Simulate
@@ -389,3 +391,15 @@ def test_no_text_is_counted_twice(simulate: Simulate, monkeypatch: pytest.Monkey
     assert [len(request.messages) for request in asked(sim)] == [10_001 + 2 * number for number in range(50)]
     assert counted == dict.fromkeys(counted, 1)
     assert len(counted) == 100
+
+
+def test_a_strategy_that_only_this_program_has_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
+    """`redecide` runs elsewhere: a log that names `__main__` would be decided by nobody."""
+
+    class Mine(Window):
+        __module__ = "__main__"
+
+    monkeypatch.setattr(sys.modules["__main__"], "Mine", Mine, raising=False)
+    Mine.__qualname__ = "Mine"
+    with pytest.raises(InvalidSetting, match="put it into a module of its own"):
+        AgentConfig(name="ada", model="m", strategy=Mine)

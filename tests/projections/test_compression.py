@@ -13,6 +13,7 @@ from rewake.actors.config import AgentConfig
 from rewake.actors.providers import ScriptedProvider, call_tool, limit, reply, server_error, slow
 from rewake.actors.providers.base import text_of
 from rewake.actors.providers.script import Item
+from rewake.actors.reports import QuarantineReleased
 from rewake.actors.simulation import Simulation
 from rewake.actors.summarising import INSTRUCTION, PLAIN
 from rewake.events import (
@@ -231,7 +232,8 @@ def test_an_answer_that_is_no_summary_is_never_stored_and_its_work_given_up(wron
     assert sim.health().drains[0].quarantined == 1
     assert [one.event.about for one in drained(sim, Alerted)] == ["quarantine"]
     sim.provider._summarize = lambda _: reply("hi")
-    assert sim.release_quarantine("ada") == 1
+    assert sim.release_quarantine("ada") == QuarantineReleased("ada", 1)
+    assert sim.release_quarantine("ada").released == 0
     sim.run()
     assert sim.health().drains[0].quarantined == 0
     assert messages[0].id in sim.state("compression", "ada").levels[0]

@@ -82,6 +82,14 @@ def last(path: Path, kind: str) -> dict[str, Any]:
     return {"seq": recorded.seq, **json.loads(json.dumps({"id": getattr(recorded.event, "id", "")}))}
 
 
+def test_a_story_takes_the_forms_that_other_commands_have_but_csv(rewake: Rewake, lived: Path):
+    id = last(lived, "wake")["id"]
+    page, json_of = rewake("why", lived, id).stdout, rewake("why", lived, id, "--json").stdout
+    assert page.startswith(f"{id}: completed")
+    assert (rewake("why", lived, id, "-t").stdout, rewake("why", lived, id, "--nl").stdout) == (page, json_of)
+    assert rewake("why", lived, id, "--csv").exit_code == 2
+
+
 def test_a_wake_has_its_whole_story(rewake: Rewake, lived: Path):
     tick = last(lived, "wake")
     said = told(rewake, lived, tick["id"])
