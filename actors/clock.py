@@ -13,10 +13,15 @@ from rewake.events import Millis
 
 
 class ProcessTime:
-    """max(wall clock, newest `at` in the log), taken once, plus the monotonic clock: it never runs backwards."""
+    """max(wall clock, newest `at` in the log), taken once, plus the monotonic clock: it never runs backwards.
+
+    `ahead`: how far the log was ahead of the wall clock.
+    """
 
     def __init__(self, newest: Millis) -> None:
-        self.base = max(time.time_ns() // 1_000_000, newest)
+        wall = time.time_ns() // 1_000_000
+        self.base = max(wall, newest)
+        self.ahead = self.base - wall
         self.started = time.monotonic_ns()
 
     def now(self) -> Millis:

@@ -146,7 +146,9 @@ class Engine(Operated):
         host, *others = self._shells.values()
         host.restart()
         there = tuple(all_providers(self.providers))
-        self._ask("host", Opened(VERSION, self._epoch, options.max_in_flight, pause, waits(options), there))
+        self._ask(
+            "host", Opened(VERSION, self._epoch, options.max_in_flight, pause, waits(options), there, self._time.ahead)
+        )
         for shell in others:
             shell.restart()
         waiting = [

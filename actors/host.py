@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rewake.actors.agent.planning import spoken
 from rewake.actors.behaviour import Behaviour, Command, Key, Order, Restarted
 from rewake.events import ActorFailed, ActorParked, Alerted, Event, HostStarted, HostStopped, Millis, Recorded, Waits
 from rewake.projections import host as projection
@@ -12,6 +13,9 @@ from rewake.projections.host import Host, failures
 PARKED_AFTER = 3
 """Failures in a row on the same thing after which an actor is parked."""
 ERROR_CHARS = 2_000
+AHEAD_MS: Millis = 60_000
+"""How far a log may be ahead of the machine's clock before an operator is told."""
+CLOCK = "the log is ahead of this machine's clock, which was set back, or its writer's was fast, by"
 
 
 class Opened(Command, frozen=True):
@@ -23,6 +27,7 @@ class Opened(Command, frozen=True):
     maintenance_ms: Millis
     waits: Waits = Waits()
     providers: tuple[str, ...] = ()
+    ahead_ms: Millis = 0
 
 
 class Closing(Command, frozen=True):
@@ -56,8 +61,8 @@ def host() -> Behaviour[Host]:
 
 def accept(state: Host, command: Command) -> Sequence[Event]:
     match command:
-        case Opened(version, epoch, in_flight, maintenance, waits, providers):
-            return [HostStarted(version, epoch, in_flight, maintenance, waits, providers)]
+        case Opened(version, epoch, in_flight, maintenance, waits, providers, ahead):
+            return [HostStarted(version, epoch, in_flight, maintenance, waits, providers, ahead)]
         case Closing(pending):
             return [HostStopped(pending)]
         case Raised(stream, error, on, said, again):
@@ -73,6 +78,10 @@ def react(state: Host, recorded: Recorded) -> Sequence[Event]:
     match recorded.event:
         case ActorFailed(stream, error, count, at) if count >= PARKED_AFTER and stream not in state.parked:
             return [ActorParked(stream, error, at), Alerted("parked", f"{stream} is parked: {error}")]
+        case HostStarted(ahead_ms=ahead) if ahead >= AHEAD_MS:
+            return [
+                Alerted("clock", f"{CLOCK} {spoken(ahead)}: times go on from the log's until the clock has caught up")
+            ]
         case _:
             return []
 

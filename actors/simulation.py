@@ -186,7 +186,8 @@ class Simulation(Operated):
         scheduler.join(first, past)
         pause = round(options.maintenance_interval * 1_000)
         there = tuple(all_providers(self.providers))
-        self._ask("host", Opened(VERSION, epoch, options.max_in_flight, pause, waits(options), there))
+        ahead = self.now - self._wall
+        self._ask("host", Opened(VERSION, epoch, options.max_in_flight, pause, waits(options), there, ahead))
         for behaviour in others:
             scheduler.join(behaviour, past)
         past.check()

@@ -22,7 +22,8 @@ class Waits(Struct, frozen=True, omit_defaults=True, gc=False):
 class HostStarted(Event, frozen=True, tag="host_started"):
     """A process opened the log to write; `epoch` is higher than any before.
 
-    The options are those that decisions read; `providers` are the names of those that the process has.
+    The options are those that decisions read; `providers` are the names of those that the process has. `ahead_ms`: how far
+    the newest event of the log was ahead of the machine's clock.
     """
 
     version: str
@@ -31,6 +32,7 @@ class HostStarted(Event, frozen=True, tag="host_started"):
     maintenance_ms: Millis = 5_000
     waits: Waits = Waits()
     providers: tuple[str, ...] = ()
+    ahead_ms: Millis = 0
 
 
 class HostStopped(Event, frozen=True, tag="host_stopped"):

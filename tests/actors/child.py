@@ -1,7 +1,8 @@
 """A program that a test kills: it pushes from several threads and prints each receipt once it has it.
 
 `child.py LOG SEED` is busy until it is killed; `child.py LOG tools MARKS` is killed in the middle of two tools; `child.py LOG
-hold` only holds the log; `child.py LOG serve echo|mute` does what each line of its input says, and answers with a line.
+hold` only holds the log; `child.py LOG serve echo|mute` does what each line of its input says, and answers with a line;
+`child.py LOG stages SEED` starts, stops and copies its log again and again.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import random
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from rewake.actors import AgentConfig, Runtime, tool
 from rewake.actors.providers import Reply, Request, ScriptedProvider, call_tool, slow
-from rewake.events import RewakeError, ToolResult
+from rewake.events import RewakeError, ToolResult, backup, open_log
+from rewake.projections import tables
+from rewake.projections.exchange import export, import_
 
 NAMES = ("ada", "bob", "cyd")
 FOREVER = threading.Event()
@@ -109,6 +113,22 @@ def serve(path: str, how: str) -> None:
         print(type(error).__name__, error, flush=True)
 
 
+def stages(path: str, seed: str) -> None:
+    """Each round starts a runtime, stops it with snapshots, and makes a file of each sort beside the log."""
+    print("ready", flush=True)
+    for number in range(1_000):
+        with Runtime(path, provider=ScriptedProvider(), agents=[AgentConfig(name="ada", model="m")]) as rt:
+            for one in range(3):
+                text = f"{seed}/{number}/{one}"
+                print(rt.push("ada", text).wake, text, flush=True)
+            rt.log.drop_snapshots()
+        made = Path(path).with_name(f"{seed}-{number}")
+        backup(path, made.with_suffix(".backup"))
+        with closing(open_log(path, readonly=True)) as log:
+            tables(log, made.with_suffix(".tables"))
+            import_(export(log), made.with_suffix(".import"))
+
+
 def main() -> None:
     path, what, *more = sys.argv[1:]
     if what == "tools":
@@ -121,6 +141,8 @@ def main() -> None:
             FOREVER.wait()
     elif what == "serve":
         serve(path, more[0])
+    elif what == "stages":
+        stages(path, more[0])
     else:
         busy(path, int(what))
 

@@ -61,15 +61,15 @@ def campaign(logs: list[Whole], folder: Path, seeds: range) -> dict[str, int]:
 
 @pytest.mark.scenario("L-08")
 def test_whatever_is_damaged_is_told_or_did_not_matter(logs: list[Whole], tmp_path: Path):
-    counts = campaign(logs, tmp_path, range(100))
-    assert counts["refused"] > 50
+    counts = campaign(logs, tmp_path, range(80))
+    assert counts["refused"] > 40
     assert counts["harmless"] > 5
 
 
 @pytest.mark.soak
 @pytest.mark.scenario("L-08")
 def test_whatever_is_damaged_is_told_or_did_not_matter_many_times(logs: list[Whole], tmp_path: Path):
-    campaign(logs, tmp_path, range(100, 700))
+    campaign(logs, tmp_path, range(100, 500))
 
 
 @pytest.mark.scenario("L-08")

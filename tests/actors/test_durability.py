@@ -165,6 +165,48 @@ def test_a_process_killed_fifty_times_loses_nothing_that_it_acknowledged(tmp_pat
         killed(tmp_path / f"{seed}.db", 10, seed)
 
 
+def killed_at_any_stage(path: Path, rounds: int, seed: int) -> None:
+    """Kill a program that starts, stops and copies its log, at some moment; what it has made is whole or not there."""
+    chance, told = random.Random(seed), dict[str, str]()
+    for number in range(rounds):
+        with child(str(path), "stages", f"{seed}-{number}") as running:
+            assert line(running) == "ready"
+            killing = threading.Timer(chance.uniform(0, 1.0), running.kill)
+            killing.start()
+            assert running.stdout
+            for late in running.stdout.read().splitlines():
+                if len(parts := late.split()) == 2:
+                    told[parts[1]] = parts[0]
+            killing.join()
+        if not path.exists():
+            continue
+        for made in [path, *path.parent.glob("*.backup"), *path.parent.glob("*.import")]:
+            with closing(open_log(made, readonly=True)) as log:
+                in_order(log)
+        for made in path.parent.glob("*.tables"):
+            with closing(sqlite3.connect(made)) as conn:
+                assert conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+                assert conn.execute("SELECT count(*) = max(seq) FROM events").fetchone() == (1,)
+    with Runtime(path, provider=ScriptedProvider(), agents=agents()) as rt:
+        assert rt.run_until_idle(60).idle
+        assert told.keys() <= set(said(rt.log))
+        done = answered(rt.log)
+        assert len(done) == len(set(done))
+        assert set(told.values()) <= set(done)
+        in_order(rt.log)
+
+
+@pytest.mark.scenario("L-05")
+def test_a_process_killed_while_it_starts_stops_or_copies_loses_nothing(tmp_path: Path):
+    killed_at_any_stage(tmp_path / "log.db", 2, seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.scenario("L-05")
+def test_a_process_killed_while_it_starts_stops_or_copies_loses_nothing_many_times(tmp_path: Path):
+    killed_at_any_stage(tmp_path / "log.db", 8, seed=2)
+
+
 @pytest.mark.scenario("L-04")
 def test_a_log_that_another_process_writes_is_in_use_until_that_is_killed(tmp_path: Path):
     path = tmp_path / "log.db"
