@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from rewake.actors import Runtime
-from rewake.events import LogCorrupt, NotALog, open_log
+from rewake.events import LogCorrupt, LogFailed, NotALog, open_log
 from rewake.events.schema import unlocked
 from rewake.projections import verify
 from rewake.scripts.cli import main
@@ -39,6 +39,8 @@ def judged(whole: Whole, path: Path, what: str) -> str:
             with closing(open_log(path, readonly=True)) as log:
                 assert list(log.raw(0, min(good, len(whole.rows)))) == whole.rows[:good], what
         return "refused"
+    if isinstance(began, LogFailed):
+        return "refused"  # a trigger that is damaged: its first commit fails
     if isinstance(began, NotALog):
         assert isinstance(verified, NotALog), what
         return "no log"
@@ -225,3 +227,12 @@ def test_a_file_that_was_a_log_and_is_empty_is_no_new_log(tmp_path: Path):
     path.with_name("log.db.lock").unlink()
     with Runtime(path, provider=answers(), agents=AGENTS) as rt:
         assert rt.log.head() > 0
+
+
+@pytest.mark.scenario("L-13")
+def test_damage_that_decides_otherwise_is_no_divergence(logs: list[Whole], tmp_path: Path):
+    """A decision of which a digit was flipped decodes, and is not what today's code would make of it."""
+    sql = "UPDATE log SET data = replace(data, 'ada/turn/', 'ada/turm/') WHERE kind = 'turn_started' AND seq > 60"
+    path = edited(logs[1], tmp_path / "log.db", sql)
+    result = CliRunner().invoke(main, ["redecide", str(path)], catch_exceptions=False)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (5, 1), result.stderr
