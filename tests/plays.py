@@ -9,16 +9,15 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
-from rewake.actors.behaviour import Command
+from rewake.actors.behaviour import Command, Key
 from rewake.actors.orders import RunTool
 from rewake.actors.ports import Ports
-from rewake.actors.providers import Request, ScriptedProvider
-from rewake.actors.providers.scripted import digest
 from rewake.actors.reports import Receipt
 from rewake.actors.scheduling import Armed
 from rewake.actors.simulation import Simulation
-from rewake.events import Event, Log, RewakeError
+from rewake.events import Event, Log, Millis, RewakeError
 from rewake.projections.fold import fold
+from tests.answers import Memory, providers, sent
 from tests.stories import LOOKS, Act, Got, Minted, Story
 
 SETTLED = 2 * 86_400
@@ -41,7 +40,9 @@ class Over(BaseException):
 class Play:
     """Plays a story on the simulation of its test that it was noted of, as soon as the test does something to it.
 
-    `ended`: for each act of the play without a crash, which acts' wakes had ended behind it.
+    `ended`: for each act of the play without a crash, which acts' wakes had ended behind it. `shifted`: a crash cut off what
+    was under way, or lost an outcome that had taken time: that takes its time again, and a tool that is not to run again is
+    over at once. What comes later meets another moment.
     """
 
     def __init__(self, story: Story, seed: int, crashes: tuple[Crash, ...] = (), ended: list[set[int]] | None = None):
@@ -54,8 +55,10 @@ class Play:
         self.given: list[Any] = []
         self.armed: list[Armed] | None = None
         self.waiting = len(crashes)
-        self.memory = Memory()
+        self.memory = Memory(lambda: self.sim._mono)
         self.ran = Counter[str]()
+        self.shifted = False
+        self.returned = -1
         self.error: BaseException | None = None
         self.over = False
         self.made = 0
@@ -97,34 +100,50 @@ class Play:
             return call(*args, **kwargs)
         self.over = True
         try:
-            with self.tools_counted():
+            with self.ports_watched():
                 self.tell(sim)
         except BaseException as error:
             self.error = error
         raise Over
 
     @contextmanager
-    def tools_counted(self) -> Iterator[None]:
-        """How often each call of a tool runs that is not to run twice."""
+    def ports_watched(self) -> Iterator[None]:
+        """Note how often each call of a tool runs that is not to run twice, and what a crash cuts off."""
         patched: Any = Ports
-        real: Callable[..., Any] = vars(Ports)["run_tool"]
+        real = {name: vars(Ports)[name] for name in ("run_tool", "spawn", "forget")}
+        began: dict[Any, int] = {}
 
         def run_tool(ports: Ports, stream: str, order: RunTool) -> Any:
             tool = ports.equipment[order.agent].tools.get(order.name) if order.agent in ports.equipment else None
             if tool is not None and not tool.spec.idempotent:
                 self.ran[order.tool_call] += 1
-            return real(ports, stream, order)
+            return real["run_tool"](ports, stream, order)
 
-        patched.run_tool = run_tool
+        def spawn(ports: Ports, stream: str, key: Key, work: Any) -> Any:
+            task = real["spawn"](ports, stream, key, work)
+            began[task] = self.sim._mono
+            return task
+
+        def forget(ports: Ports, stream: str, key: Key, task: Any) -> None:
+            took = self.sim._mono - began.pop(task, self.sim._mono)
+            if task.cancelled():
+                self.shifted |= (took > 0 or key[0] == "tool") and self.going_off(self.sim)
+            elif took and key[0] != "call":
+                self.returned = self.sim._mono
+            real["forget"](ports, stream, key, task)
+
+        patched.run_tool, patched.spawn, patched.forget = run_tool, spawn, forget
         try:
             yield
         finally:
-            patched.run_tool = real
+            for name, call in real.items():
+                setattr(patched, name, call)
 
     # -- the story
 
     def tell(self, sim: Simulation) -> None:
         vars(sim)["_ask"] = partial(self.ask, sim)
+        vars(sim)["_tick"] = partial(self.tick, sim)
         for provider in providers(sim):
             self.memory.of(provider)
         for number, act in enumerate(self.story.acts):
@@ -166,6 +185,11 @@ class Play:
                 kinds = {type(one) for one in cell.behaviour.accept(cell.incarnation.state, command)}
         self.asked = stream, sim.log.version(stream), kinds
         return Simulation._ask(sim, stream, command)
+
+    def tick(self, sim: Simulation, mono: Millis) -> None:
+        """Time goes on but for a process that a crash has just ended: it starts again at once."""
+        if not (sim.crashed and self.going_off(sim)):
+            Simulation._tick(sim, mono)
 
     def embodied(self, sim: Simulation) -> bool:
         """Whether what was asked last is on disk: whoever was not answered can see that."""
@@ -225,10 +249,16 @@ class Play:
 
     def went_off(self, sim: Simulation) -> bool:
         """Whether one of the crashes of this play has gone off just now."""
-        left = sum(one in sim._armed for one in self.armed or ())
-        went = sim.crashed and left < self.waiting
-        self.waiting = left
+        went = sim.crashed and self.going_off(sim)
+        self.waiting = self.left(sim)
         return went
+
+    def going_off(self, sim: Simulation) -> bool:
+        return self.left(sim) < self.waiting
+
+    def left(self, sim: Simulation) -> int:
+        """The crashes that have not gone off yet."""
+        return sum(any(one is armed for armed in sim._armed) for one in self.armed or ())
 
     def rise(self, sim: Simulation) -> None:
         """Start again: what was sent was on disk; what waits, waits as before; lost answers are given again."""
@@ -236,7 +266,7 @@ class Play:
             ordered = {getattr(one.event, "call", "") or getattr(one.event, "id", "") for one in sim.events()}
             early = sent(sim) - self.before - ordered
             assert not early, f"sent, and not on disk: {early}"
-            self.memory.lose(sim.log)
+            self.shifted |= self.memory.lose(sim.log) or self.returned == sim._mono
             before = waits(sim.log)
             sim.restart()
             now = waits(sim.log)
@@ -244,16 +274,6 @@ class Play:
             assert kept == {turn: now[turn] for turn in kept}, f"waits since {kept}, then {now}"
             if not self.went_off(sim):
                 return
-
-
-def providers(sim: Simulation) -> list[Any]:
-    named: Any = sim.providers
-    return list(named.values()) if isinstance(named, dict) else [named]
-
-
-def sent(sim: Simulation) -> set[str]:
-    """The calls that its providers were sent."""
-    return {request.call for provider in providers(sim) for request in getattr(provider, "requests", ())}
 
 
 def waits(log: Log) -> dict[str, tuple[int, int]]:
@@ -267,42 +287,3 @@ def waits(log: Log) -> dict[str, tuple[int, int]]:
             if gated := holds.gated:
                 found[gated.turn] = gated.since, 0
     return found
-
-
-class Memory:
-    """What providers answered: an answer that a crash lost is given again for the same request, a failure too."""
-
-    def __init__(self) -> None:
-        self.asked: dict[str, tuple[str, Any]] = {}
-        self.lost: dict[str, Any] = {}
-
-    def of(self, provider: Any) -> None:
-        if isinstance(provider, ScriptedProvider):
-            provider._ask = self.remembered(provider._ask)
-            provider._summarize = self.remembered(provider._summarize)
-
-    def remembered(self, ask: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        def answer(request: Request) -> Any:
-            key = f"{request.agent} {request.purpose} {request.turn} {request.step} {digest(request)}"
-            if key in self.lost:
-                item = self.lost.pop(key)
-            else:
-                try:
-                    item = ask(request)
-                except Exception as error:
-                    item = error
-            self.asked[request.call] = key, item
-            if isinstance(item, BaseException):
-                raise item
-            return item
-
-        return answer
-
-    def lose(self, log: Log) -> None:
-        """The process is gone: what is not in its log is not known."""
-        for recorded in log.read():
-            if not recorded.kind.endswith(("_requested", "_interrupted")):
-                for name in ("call", "request", "id"):
-                    self.asked.pop(getattr(recorded.event, name, ""), None)
-        self.lost |= dict(self.asked.values())
-        self.asked.clear()
