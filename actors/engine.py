@@ -51,7 +51,7 @@ from rewake.events import (
     open_log,
 )
 from rewake.events.errors import ActorParked
-from rewake.projections.starting import Noted, locating, newest, start_whole
+from rewake.projections.starting import Noted, locating, start_whole
 
 START_TIMEOUT = 60.0
 """Seconds that the actors may take to come up."""
@@ -118,7 +118,7 @@ class Engine(Operated):
 
     def _start(self) -> None:
         unpacking, past = Unpacking(), Noted(self.log)
-        self._time = ProcessTime(newest(past))
+        self._time = ProcessTime(past.newest())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rewake-ports", daemon=True)
         self._thread.start()

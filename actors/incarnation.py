@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rewake.actors.behaviour import Behaviour, Command, Key, Order, Position, command, consume, fold
-from rewake.actors.snapshots import Packing, Unpacking
+from rewake.actors.snapshots import Packed, Unpacking, encode
 from rewake.events import Append, Draft, LogCorrupt, Millis, Recorded, RewakeError, Snapshot
 from rewake.events.base import kind_of
 from rewake.events.log import Past
@@ -26,7 +26,9 @@ S = TypeVar("S")
 SNAPSHOT_EVERY = 1_000
 """Events of its own stream after which an actor is snapshot."""
 READ_EVERY = 4_000
-"""Events of the streams that it follows after which it is too: seldom, for a state takes more room than it saves time."""
+"""Events of the streams that it follows after which it is too: seldom, for a state takes more room than it saves time. And
+events of the whole log, of which it had only to be found out that it follows none.
+"""
 
 
 class Asked(Struct):
@@ -80,10 +82,9 @@ class Incarnation(Generic[S]):
         self.singly = 0
         self.consumed = 0
         self.behind: int | None = None
-        self.packing = Packing()
         head = log.head()
-        self.offered = head
-        self.here, self.saved = recover(behaviour, log, head, unpacking)
+        self.offered = self.looked = head
+        self.here, self.saved, self.saved_read = recover(behaviour, log, head, unpacking)
         self.feed.extend(followed(behaviour, log, self.here.read, head))
 
     @property
@@ -193,13 +194,24 @@ class Incarnation(Generic[S]):
         """The state to keep, when its tail has grown long enough: by `every` events of its own, or `read` of others. None
         also for one that can not be packed: it is kept in the log alone.
         """
-        if self.here.version - self.saved < every and self.consumed < read:
+        until = self.read
+        if self.here.version - self.saved < every and self.consumed < read and until - self.saved_read < read:
             return None
-        self.saved, self.consumed = self.here.version, 0
-        here, behaviour = self.here, self.behaviour
+        self.saved, self.saved_read, self.consumed = self.here.version, until, 0
         with suppress(OverflowError):
-            return Snapshot(self.stream, here.version, here.read, behaviour.coded, self.packing.encode(here.state))
+            return taken(self.behaviour, self.here, until)
         return None
+
+    @property
+    def read(self) -> int:
+        """The seq up to which all that it follows is taken in: an event's, or how far it was looked for at the start."""
+        waits = self.feed and self.feed[0].seq <= self.looked
+        return self.here.read if waits else max(self.here.read, self.looked)
+
+
+def taken(behaviour: Behaviour[S], here: Position[S], read: int) -> Snapshot:
+    """A snapshot of where an actor stands, that has read so far. Raises OverflowError as `encode` does."""
+    return Snapshot(behaviour.stream, here.version, read, behaviour.coded, *encode(here.state))
 
 
 def answer(batch: Batch[Any], recorded: Sequence[Recorded]) -> None:
@@ -211,18 +223,20 @@ def answer(batch: Batch[Any], recorded: Sequence[Recorded]) -> None:
 
 def recover(
     behaviour: Behaviour[S], log: Past, head: int, unpacking: Unpacking | None = None
-) -> tuple[Position[S], int]:
+) -> tuple[Position[S], int, int]:
     """Where the actor stood: the newest valid snapshot, its own events after it, and what it had read of the others.
 
-    Also the version of the snapshot taken. One of another code version gives only how far had been read. Actors that are
-    recovered with the same `unpacking` share what their snapshots have in common. Raises LogCorrupt where an event of its
-    own is missing.
+    Also the version and the `read` of the snapshot taken. One of another code version, or damaged, gives only how far had
+    been read; one that is ahead of the log gives nothing. Actors that are recovered with the same `unpacking` share what
+    their snapshots have in common. Raises LogCorrupt where an event of its own is missing.
     """
     unpacking = unpacking or Unpacking()
     here, saved, read = Position(behaviour.initial()), 0, 0
     for snapshot in log.snapshots(behaviour.stream):
+        if snapshot.read > head or snapshot.version > log.version(behaviour.stream):
+            continue
         read = max(read, snapshot.read)
-        state = restored(behaviour, snapshot, unpacking)
+        state = restored(behaviour, log, snapshot, unpacking)
         if state is not None:
             here, saved = Position(state, snapshot.version, read=snapshot.read), snapshot.version
             break
@@ -236,20 +250,24 @@ def recover(
     for recorded in followed(behaviour, log, since, until):
         fold(behaviour, here, recorded)
     here.read = until
-    return here, saved
+    return here, saved, since
 
 
-def restored(behaviour: Behaviour[S], snapshot: Snapshot, unpacking: Unpacking) -> S | None:
+def restored(behaviour: Behaviour[S], log: Past, snapshot: Snapshot, unpacking: Unpacking) -> S | None:
     if snapshot.code != behaviour.coded:
         return None
     try:
-        return unpacking.decode(snapshot.state, behaviour.state)
+        lacking = unpacking.lacking(snapshot.pages)
+        pages = log.pages(lacking) if lacking else {}
+        return unpacking.decode(Packed(snapshot.state, pages), behaviour.state)
     except msgspec.MsgspecError:
         return None
 
 
 def followed(behaviour: Behaviour[Any], log: Past, after: int, until: int) -> Iterator[Recorded]:
     """What the actor follows, of all streams, in the order of the log."""
+    if after >= until:
+        return
     feeds = [
         log.read(after, follow.stream, [kind_of(kind) for kind in follow.folds], until) for follow in behaviour.follows
     ]

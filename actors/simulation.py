@@ -22,7 +22,7 @@ from rewake.actors.reports import Alert, IdleReport, Receipt, Result, StopReport
 from rewake.actors.scheduling import Armed, Crash, Scheduler, inline
 from rewake.actors.surface import Duration, Surface
 from rewake.events import Alerted, Log, MemoryLog, Millis, Recorded, RewakeError, RuntimeStopped, open_log
-from rewake.projections.starting import Noted, locating, newest, start_whole
+from rewake.projections.starting import Noted, locating, start_whole
 
 EPOCH: Millis = 1_767_225_600_000
 """2026-01-01T00:00Z, where a simulation's clock starts."""
@@ -158,7 +158,7 @@ class Simulation(Operated):
         try:
             start_whole(self.log)
             with locating(self.log):
-                self._base = max(self._wall, newest(past)) - self._mono
+                self._base = max(self._wall, past.newest()) - self._mono
         except BaseException:
             self.log.close()
             raise

@@ -1,34 +1,41 @@
-"""A whole state as bytes, and back: for snapshots, and for comparing two states."""
+"""A whole state as bytes, and back: for snapshots, and for comparing two states.
+
+The pages of a long sequence are apart from the state, each by its digest: one that does not change is kept once, for all
+snapshots that have it, and is decoded when somebody looks at it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable
-from operator import is_
-from typing import Any, TypeVar, cast, get_args, get_origin
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from immutables import Map
 from pyrsistent import PDeque, PVector, pdeque, pvector
+
+from rewake.projections.pages import Page, Pages
 
 S = TypeVar("S")
 
 LEVEL = 1
 """How hard a state is packed: it repeats what the log has already, and the quickest level takes most of that away."""
 
-CHUNK = 256
-"""Items of a persistent vector that are packed together: a vector that has grown begins with the same bytes."""
+
+class Packed(NamedTuple):
+    """A state as bytes, and the pages that it names, by their digests."""
+
+    state: bytes
+    pages: dict[bytes, bytes]
 
 
 def plain(value: Any) -> Any:
     """Persistent collections as the built-in ones, for the encoder."""
     if isinstance(value, Map):
         return dict(cast("Map[Any, Any]", value))
-    if isinstance(value, PVector):
-        return list(cast("PVector[Any]", value))
-    if isinstance(value, PDeque):
-        return list(cast("PDeque[Any]", value))
+    if isinstance(value, PVector | PDeque | Pages):
+        return list(cast("Iterable[Any]", value))
     raise NotImplementedError(repr(value))
 
 
@@ -36,75 +43,105 @@ _encoder = msgspec.json.Encoder(enc_hook=plain, order="deterministic")
 
 
 class Packing:
-    """Encodes one actor's states. A chunk that has the very same items as in the state before is not encoded again."""
+    """Encodes one state. A page that was encoded once is not encoded again."""
 
     def __init__(self) -> None:
-        self.encoder = msgspec.msgpack.Encoder(enc_hook=self.chunked, order="deterministic")
-        self.former: dict[int, tuple[list[Any], bytes]] = {}
-        self.found: dict[int, tuple[list[Any], bytes]] = {}
+        self.encoder = msgspec.msgpack.Encoder(enc_hook=self.apart, order="deterministic")
+        self.pages: dict[bytes, bytes] = {}
 
-    def encode(self, state: Any) -> bytes:
-        """A state as MessagePack, its collections packed; the same bytes for equal states. Raises OverflowError where it
-        has an integer of more than 64 bits, as a tool's arguments may.
-        """
-        self.former, self.found = self.found, {}
-        return self.encoder.encode(state)
+    def encode(self, state: Any) -> Packed:
+        return Packed(zlib.compress(self.encoder.encode(state), LEVEL), self.pages)
 
-    def chunked(self, value: Any) -> list[bytes]:
-        """A persistent collection in chunks that are decoded by themselves: at once as what they hold."""
-        found = plain(value)
-        if isinstance(found, dict):
-            return [self.packed(found)]
-        return [self.chunk(found[start : start + CHUNK]) for start in range(0, len(found), CHUNK)]
+    def apart(self, value: Any) -> Any:
+        """A persistent collection as bytes that are decoded by themselves: at once as what they hold."""
+        if not isinstance(value, Pages):
+            return self.encoder.encode(plain(value))
+        found = cast("Pages[Any]", value)
+        return [self.digest(page) for page in found.pages], self.encoder.encode(found.tail)
 
-    def chunk(self, items: list[Any]) -> bytes:
-        key = id(items[0])
-        known = self.former.get(key)
-        if known is None or len(known[0]) != len(items) or not all(map(is_, known[0], items)):
-            known = items, self.packed(items)
-        self.found[key] = known
-        return known[1]
+    def digest(self, page: Page[Any]) -> bytes:
+        if page.packed is None:
+            parts = [zlib.compress(self.encoder.encode(one), LEVEL) for one in (page.ids(), page.items)]
+            data = self.encoder.encode(parts)
+            page.packed = digested(data), data
+        digest, data = page.packed
+        self.pages[digest] = data
+        return digest
 
-    def packed(self, items: Any) -> bytes:
-        return zlib.compress(self.encoder.encode(items), LEVEL)
+
+class StoredPage:
+    """A page as it was packed: its ids, and its items as a decoder gives them."""
+
+    def __init__(self, data: bytes, decode: Callable[[bytes], list[Any]]) -> None:
+        self.data = data
+        self.decode = decode
+
+    def ids(self) -> list[str]:
+        return msgspec.msgpack.decode(zlib.decompress(self._parts()[0]), type=list[str])
+
+    def items(self) -> list[Any]:
+        return self.decode(zlib.decompress(self._parts()[1]))
+
+    def _parts(self) -> list[bytes]:
+        return msgspec.msgpack.decode(self.data, type=list[bytes])
 
 
 class Unpacking:
-    """Decodes states. What one has in common with the one decoded before it, an agent's drain with the agent, is the
-    same object in both.
-    """
+    """Decodes states. What one has in common with another, an agent's drain with the agent, is the same object in both."""
 
     def __init__(self) -> None:
         self.decoders: dict[Any, Callable[[bytes], Any]] = {}
         self.former: dict[tuple[Any, bytes], Any] = {}
         self.found: dict[tuple[Any, bytes], Any] = {}
+        self.pages: dict[tuple[Any, bytes], Page[Any]] = {}
+        self.data: dict[bytes, bytes] = {}
 
-    def decode(self, state: bytes, type: type[S]) -> S:
+    def lacking(self, digests: Iterable[bytes]) -> list[bytes]:
+        """Those of the pages that it does not have yet."""
+        return [digest for digest in digests if digest not in self.data]
+
+    def decode(self, packed: Packed, type: type[S]) -> S:
         """The state again. Raises msgspec.DecodeError, or its ValidationError when it is not of that type."""
         self.former, self.found = self.found, {}
+        for digest, data in packed.pages.items():
+            if digested(data) != digest:
+                raise msgspec.DecodeError("a page is damaged")
+        self.data |= packed.pages
         try:
-            return msgspec.msgpack.decode(state, type=type, dec_hook=self.persistent)
+            return msgspec.msgpack.decode(zlib.decompress(packed.state), type=type, dec_hook=self.persistent)
         except (zlib.error, TypeError, ValueError) as error:
             raise msgspec.DecodeError(f"not a packed state: {error}") from error
 
     def persistent(self, wanted: Any, value: Any) -> Any:
-        """The chunks of a collection as the persistent one that a field is annotated with."""
+        """What a field is annotated with, of the bytes of its items."""
         origin, inner = get_origin(wanted), get_args(wanted)
         if origin is Map:
-            (chunk,) = value
-            return self.shared(chunk, wanted, dict[inner[0], inner[1]], Map)
-        items = [one for chunk in value for one in self.shared(chunk, wanted, list[inner[0]], list)]
+            return self.shared(value, wanted, dict[inner[0], inner[1]], Map)
         if origin is PVector:
-            return pvector(items)
+            return self.shared(value, wanted, list[inner[0]], pvector)
         if origin is PDeque:
-            return pdeque(items)
+            return self.shared(value, wanted, list[inner[0]], pdeque)
+        if origin is Pages:
+            digests, tail = value
+            decode = self.decoder(wanted, list[inner[0]])
+            pages = tuple(self.page(digest, wanted, decode) for digest in digests)
+            if pages:
+                _ = pages[-1].items  # so a type that has changed is found out here, not when somebody looks
+            return Pages(pages, tuple(decode(tail)))
         raise NotImplementedError(wanted)
 
-    def shared(self, chunk: bytes, wanted: Any, plainly: Any, made: Callable[[Any], Any]) -> Any:
-        key = wanted, chunk
+    def page(self, digest: bytes, wanted: Any, decode: Callable[[bytes], list[Any]]) -> Page[Any]:
+        if (page := self.pages.get((wanted, digest))) is None:
+            if (data := self.data.get(digest)) is None:
+                raise msgspec.DecodeError("a page is missing")
+            page = self.pages[wanted, digest] = Page(None, StoredPage(data, decode), (digest, data))
+        return page
+
+    def shared(self, packed: bytes, wanted: Any, plainly: Any, made: Callable[[Any], Any]) -> Any:
+        key = wanted, packed
         found = self.former.get(key)
         if found is None:
-            found = made(self.decoder(wanted, plainly)(zlib.decompress(chunk)))
+            found = made(self.decoder(wanted, plainly)(packed))
         self.found[key] = found
         return found
 
@@ -114,14 +151,20 @@ class Unpacking:
         return decoder
 
 
-def encode(state: Any) -> bytes:
-    """One state by itself."""
+def encode(state: Any) -> Packed:
+    """A state as MessagePack, packed; the same bytes for equal states. Raises OverflowError where it has an integer of more
+    than 64 bits, as a tool's arguments may.
+    """
     return Packing().encode(state)
 
 
-def decode(state: bytes, type: type[S]) -> S:
+def decode(packed: Packed, type: type[S]) -> S:
     """One state by itself."""
-    return Unpacking().decode(state, type)
+    return Unpacking().decode(packed, type)
+
+
+def digested(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def digest(state: Any) -> str:

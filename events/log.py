@@ -27,13 +27,18 @@ class Append(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """An actor's whole state, encoded, at a `version` of its stream and a `read` of what it follows, by code `code`."""
+    """An actor's whole state, encoded, at a `version` of its stream and a `read` of what it follows, by code `code`.
+
+    `pages` are, by digest, those parts of it that are kept by themselves, once for all snapshots that have them; None of one
+    that is read from a log by `Log.pages`.
+    """
 
     stream: str
     version: int
     read: int
     code: str
     state: bytes
+    pages: Mapping[bytes, bytes | None] = {}
 
 
 class Row(NamedTuple):
@@ -67,6 +72,8 @@ class Past(Protocol):
 
     def head(self) -> int: ...
 
+    def version(self, stream: str) -> int: ...
+
     def read(
         self,
         after: int = 0,
@@ -78,6 +85,8 @@ class Past(Protocol):
     ) -> Iterator[Recorded]: ...
 
     def snapshots(self, stream: str) -> list[Snapshot]: ...
+
+    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]: ...
 
 
 class Log(Protocol):
@@ -154,11 +163,18 @@ class Log(Protocol):
         ...
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot; the two newest of a stream are kept. Never needed: losing them costs time only."""
+        """Keep a snapshot, and those of its pages that are not there yet.
+
+        The two newest of a stream are kept, and of pages what those have. Never needed: losing them costs time only.
+        """
         ...
 
     def snapshots(self, stream: str) -> list[Snapshot]:
         """The kept snapshots of a stream, newest first."""
+        ...
+
+    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The kept pages of snapshots, by digest; one that is gone is left out."""
         ...
 
     def drop_snapshots(self) -> None:

@@ -8,6 +8,8 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from rewake.events.base import Draft, Event, Recorded
 from rewake.events.codec import Undecodable, decode, stored_kinds
 from rewake.events.errors import LogCorrupt, LogInUse
@@ -31,6 +33,7 @@ class MemoryLog:
         self._places: dict[str, list[int]] = {}
         self._heads = Heads()
         self._snapshots: dict[str, list[Snapshot]] = {}
+        self._pages: dict[bytes, bytes] = {}
         self._since: int | None = None
         self._lock = threading.RLock()
 
@@ -170,6 +173,7 @@ class MemoryLog:
         for stream, kept_snapshots in self._snapshots.items():
             version = self.version(stream)
             self._snapshots[stream] = [s for s in kept_snapshots if s.version <= version and s.read <= kept]
+        self._sweep()
 
     def _rechained(self) -> bytes:
         """The last digest; the last row gets one where the cut went through a commit."""
@@ -184,16 +188,30 @@ class MemoryLog:
 
     def save(self, snapshot: Snapshot) -> None:
         with self._lock:
+            before = {page for kept in self.snapshots(snapshot.stream) for page in kept.pages}
             place = (snapshot.version, snapshot.read)
             others = [kept for kept in self.snapshots(snapshot.stream) if (kept.version, kept.read) != place]
-            kept = sorted([*others, snapshot], key=lambda kept: (kept.version, kept.read), reverse=True)
+            bare = replace(snapshot, pages=dict.fromkeys(snapshot.pages))
+            kept = sorted([*others, bare], key=lambda kept: (kept.version, kept.read), reverse=True)
             self._snapshots[snapshot.stream] = kept[:2]
+            self._pages |= {digest: data for digest, data in snapshot.pages.items() if data is not None}
+            if before - {page for one in kept[:2] for page in one.pages}:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget the pages that no snapshot has."""
+        had = {page for kept in self._snapshots.values() for one in kept for page in one.pages}
+        self._pages = {digest: data for digest, data in self._pages.items() if digest in had}
 
     def snapshots(self, stream: str) -> list[Snapshot]:
         return list(self._snapshots.get(stream, ()))
 
+    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        return {digest: self._pages[digest] for digest in digests if digest in self._pages}
+
     def drop_snapshots(self) -> None:
         self._snapshots.clear()
+        self._pages.clear()
 
     def close(self) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rewake.events import opening
+from rewake.events import opening, schema
 from rewake.events.base import Recorded
 from rewake.events.codec import Undecodable, decode, stored_kinds
 from rewake.events.errors import LogCorrupt, LogFailed
@@ -24,6 +24,8 @@ CONNECTIONS = 8
 PAGE = 2_000
 PAGE_BYTES = 4 * 1024 * 1024
 CHUNK = 100
+VARIABLES = 500
+"""Parameters of one query."""
 
 # `data` comes as bytes: what is no UTF-8 is then found with the seq that it has.
 COLUMNS = "seq, at, stream, version, cause, read, kind, CAST(data AS BLOB)"
@@ -52,6 +54,7 @@ class Reader:
         self._room = threading.BoundedSemaphore(CONNECTIONS)
         self._closed = False
         self._names: dict[int, str] = {}
+        self._paged = False
 
     @contextmanager
     def connection(self) -> Generator[sqlite3.Connection]:
@@ -126,10 +129,23 @@ class Reader:
         return dict(self.all(sql))
 
     def snapshots(self, stream: str) -> list[Snapshot]:
-        sql = """SELECT version, read, code, coalesce(CAST(state AS BLOB), x'') FROM snapshots WHERE stream = ?
-        ORDER BY version DESC, read DESC"""
+        """Those of a file of an older format are of no use, nor one that is not what was kept."""
+        if not self._paged and self.one("SELECT value FROM meta WHERE key = 'format'") < schema.FORMAT:
+            return []
+        self._paged = True
+        sql = """SELECT version, read, code, coalesce(CAST(state AS BLOB), x''), coalesce(CAST(pages AS BLOB), x'')
+        FROM snapshots WHERE stream = ? ORDER BY version DESC, read DESC"""
         found = (unsealed(stream, *row) for row in self.all(sql, stream))
         return [snapshot for snapshot in found if snapshot]
+
+    def snapshot_pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        wanted = list(digests)
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(wanted), VARIABLES):
+            some = wanted[start : start + VARIABLES]
+            marks = ", ".join("?" * len(some))
+            found |= dict(self.all(f"SELECT digest, data FROM pages WHERE digest IN ({marks})", *some))
+        return found
 
     def read(
         self, after: int, last: int, stream: str | None, kinds: Iterable[str] | None, after_version: int = 0

@@ -13,8 +13,11 @@ from rewake.events.errors import LogCorrupt, NotALog
 APPLICATION = 0x72_77_6B_31
 """`application_id` of a log's file: "rwk1"."""
 
-FORMAT = 1
-"""The newest format that this version reads and writes."""
+FORMAT = 2
+"""The newest format that this version reads, and the one that it writes. 1 had no `pages`."""
+
+DIGEST = 16
+"""Bytes of a page's digest."""
 
 TABLES: dict[str, dict[str, Any]] = {
     "meta": {"columns": {"key": str, "value": int}, "pk": "key", "not_null": {"value"}},
@@ -37,10 +40,11 @@ TABLES: dict[str, dict[str, Any]] = {
         "not_null": {"at", "stream", "version", "read", "kind", "data", "rest"},
     },
     "snapshots": {
-        "columns": {"stream": str, "version": int, "read": int, "code": str, "state": bytes},
+        "columns": {"stream": str, "version": int, "read": int, "code": str, "state": bytes, "pages": bytes},
         "pk": ("stream", "version", "read"),
-        "not_null": {"code", "state"},
+        "not_null": {"code", "state", "pages"},
     },
+    "pages": {"columns": {"digest": bytes, "data": bytes}, "pk": "digest", "not_null": {"data"}},
 }
 
 REST = (
@@ -77,17 +81,36 @@ TRIGGERS = {
 
 def create(conn: sqlite3.Connection) -> None:
     """Make an empty file a log, in one transaction; another process may have done so meanwhile."""
-    from sqlite_utils import Database  # a slow import, for the first time alone
-
-    database = Database(conn, recursive_triggers=False, execute_plugins=False)
     with transaction(conn, "EXCLUSIVE"):
         if conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return
-        for name, table in TABLES.items():
-            conn.execute(database.create_table_sql(name, **table))
+        make(conn, *TABLES)
         for statement in REST:
             conn.execute(statement)
         lock(conn)
+
+
+def make(conn: sqlite3.Connection, *names: str) -> None:
+    """Make these tables."""
+    from sqlite_utils import Database  # a slow import, for the first time alone
+
+    database = Database(conn, recursive_triggers=False, execute_plugins=False)
+    for name in names:
+        conn.execute(database.create_table_sql(name, **TABLES[name]))
+
+
+def upgrade(conn: sqlite3.Connection) -> None:
+    """Inside a transaction: make a file of an older format one of this; its snapshots, which nobody needs, are forgotten."""
+    (format,) = conn.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+    if format < FORMAT:
+        conn.execute("DROP TABLE snapshots")
+        make(conn, "snapshots", "pages")
+        conn.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
+
+
+def digests(joined: bytes) -> tuple[bytes, ...]:
+    """The digests of a snapshot's pages, as they are stored: one after the other."""
+    return tuple(joined[start : start + DIGEST] for start in range(0, len(joined), DIGEST))
 
 
 def lock(conn: sqlite3.Connection) -> None:

@@ -224,6 +224,7 @@ class SqliteLog:
             conn.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
             conn.execute("PRAGMA synchronous = FULL")
             with schema.transaction(conn):
+                schema.upgrade(conn)
                 self.cut = tail.cut_back(conn)
                 self._check_whole(conn)
                 now = time.time_ns() // 1_000_000
@@ -269,10 +270,14 @@ class SqliteLog:
     def snapshots(self, stream: str) -> list[Snapshot]:
         return self._reader.snapshots(stream)
 
+    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        return self._reader.snapshot_pages(digests)
+
     def drop_snapshots(self) -> None:
         with self._lock, self._failing(), self._unsynced() as conn, schema.transaction(conn):
             self._check_epoch(conn)
             conn.execute("DELETE FROM snapshots")
+            conn.execute("DELETE FROM pages")
 
     @contextmanager
     def _unsynced(self) -> Generator[sqlite3.Connection]:

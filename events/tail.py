@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from hashlib import blake2b
 
+from rewake.events import schema
 from rewake.events.log import Row, Snapshot
 from rewake.events.placing import Heads, chained
 from rewake.events.schema import unlocked
@@ -67,33 +68,53 @@ def tear(conn: sqlite3.Connection) -> int:
 
 
 def forget(conn: sqlite3.Connection, kept: int) -> None:
-    """Delete what is behind seq `kept`, and the snapshots that lean on it."""
+    """Delete what is behind seq `kept`, and the snapshots that lean on it, with what only those had."""
     conn.execute("DELETE FROM log WHERE seq > ?", (kept,))
     conn.execute(
         """DELETE FROM snapshots WHERE read > ? OR version > coalesce((SELECT max(log.version) FROM log
         JOIN streams ON streams.id = log.stream WHERE streams.name = snapshots.stream), 0)""",
         (kept,),
     )
+    there = {digest for (digest,) in conn.execute("SELECT digest FROM pages")}
+    sweep(conn, there)
 
 
 def save(conn: sqlite3.Connection, snapshot: Snapshot) -> None:
-    """Keep a snapshot and the newest before it."""
-    values = (snapshot.stream, snapshot.version, snapshot.read, snapshot.code, sealed(snapshot))
-    conn.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", values)
+    """Keep a snapshot and the newest before it; and of their pages each once."""
+    before = paged(conn, snapshot.stream)
+    fresh = [(digest, data) for digest, data in snapshot.pages.items() if digest not in before]
+    conn.executemany("INSERT OR IGNORE INTO pages VALUES (?, ?)", fresh)
+    values = (snapshot.stream, snapshot.version, snapshot.read, snapshot.code, *sealed(snapshot))
+    conn.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", values)
     conn.execute(
         """DELETE FROM snapshots WHERE stream = ? AND rowid NOT IN
         (SELECT rowid FROM snapshots WHERE stream = ? ORDER BY version DESC, read DESC LIMIT 2)""",
         (snapshot.stream, snapshot.stream),
     )
+    sweep(conn, before - paged(conn, snapshot.stream))
 
 
-def sealed(snapshot: Snapshot) -> bytes:
-    """A snapshot's state with a digest of all that it says behind it."""
+def sweep(conn: sqlite3.Connection, digests: set[bytes]) -> None:
+    """Delete those of these pages that no snapshot has."""
+    if gone := digests and digests - paged(conn):
+        conn.executemany("DELETE FROM pages WHERE digest = ?", [(digest,) for digest in gone])
+
+
+def paged(conn: sqlite3.Connection, stream: str | None = None) -> set[bytes]:
+    """The digests of the pages that the snapshots of a stream have; None: of all streams."""
+    where, of = ("", ()) if stream is None else (" WHERE stream = ?", (stream,))
+    rows = conn.execute(f"SELECT coalesce(CAST(pages AS BLOB), x'') FROM snapshots{where}", of)
+    return {digest for (joined,) in rows for digest in schema.digests(joined)}
+
+
+def sealed(snapshot: Snapshot) -> tuple[bytes, bytes]:
+    """A snapshot's state, with a digest of all that it says behind it, and the digests of its pages."""
+    pages = b"".join(snapshot.pages)
     said = f"{snapshot.stream} {snapshot.version} {snapshot.read} {snapshot.code}\n"
-    return snapshot.state + blake2b(said.encode() + snapshot.state, digest_size=SEAL).digest()
+    return snapshot.state + blake2b(said.encode() + snapshot.state + pages, digest_size=SEAL).digest(), pages
 
 
-def unsealed(stream: str, version: int, read: int, code: str, stored: bytes) -> Snapshot | None:
-    """The snapshot that was stored; None for one that is not what was kept."""
-    snapshot = Snapshot(stream, version, read, code, stored[:-SEAL])
-    return snapshot if sealed(snapshot) == stored else None
+def unsealed(stream: str, version: int, read: int, code: str, stored: bytes, pages: bytes) -> Snapshot | None:
+    """The snapshot that was stored, its pages yet to be read; None for one that is not what was kept."""
+    snapshot = Snapshot(stream, version, read, code, stored[:-SEAL], dict.fromkeys(schema.digests(pages)))
+    return snapshot if sealed(snapshot) == (stored, pages) else None

@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
-from pyrsistent import PVector, pvector
 
 from rewake.events import (
     AgentStarted,
@@ -29,6 +27,7 @@ from rewake.events import (
 from rewake.events.turns import TURN_ENDS
 from rewake.projections import pricing
 from rewake.projections.messages import Message, Model, addressed, message, spoken, unsigned
+from rewake.projections.pages import Pages, Places, paged
 
 NAME = "conversation"
 KINDS: frozenset[type[Event]] = (
@@ -49,8 +48,8 @@ class Shown(Struct, frozen=True, gc=False):
 
 
 class Conversation(Struct, frozen=True, gc=False):
-    """`messages` in order, `places` where each id stands among them, `newest` the place where the newest turn begins, `sent`
-    the place after the last message that a request has had.
+    """`messages` in order, `newest` the place where the newest turn begins, `sent` the place after the last message that a
+    request has had.
 
     `total` is the price of all that is in it. `folds` are the stretches that the last compile showed by summaries: a plan
     starts from them. `anchor` is the place after the last message that it left out on purpose, 0: none. `edited` are the
@@ -58,8 +57,7 @@ class Conversation(Struct, frozen=True, gc=False):
     reasoning in it, which goes to its signer alone.
     """
 
-    messages: PVector[Message] = pvector()
-    places: Map[str, int] = Map()
+    messages: Pages[Message] = Pages()
     waiting: tuple[Message, ...] = ()
     total: Tokens = 0
     flat: Tokens = 0
@@ -72,6 +70,11 @@ class Conversation(Struct, frozen=True, gc=False):
     revision: int = 0
     model: Model = ("", "")
     signed: bool = False
+
+    @property
+    def places(self) -> Places:
+        """Where each id stands among the messages."""
+        return self.messages.places
 
 
 def initial() -> Conversation:
@@ -152,12 +155,11 @@ def sent_to(state: Conversation, model: Model, version: int = 0) -> Conversation
 
 
 def placed(state: Conversation, entering: tuple[Message, ...], version: int) -> Conversation:
-    messages, places, total, fixed = state.messages, state.places, state.total, state.flat
+    messages, total, fixed = state.messages, state.total, state.flat
     for one in entering:
-        places = places.set(one.id, len(messages))
         messages = messages.append(replace(one, before=total, flat_before=fixed))
         total, fixed = total + one.shown, fixed + one.flat
-    return replace(state, messages=messages, places=places, total=total, flat=fixed, revision=version)
+    return replace(state, messages=messages, total=total, flat=fixed, revision=version)
 
 
 def without(state: Conversation, place: int, version: int) -> Conversation:
@@ -173,8 +175,7 @@ def summed(state: Conversation, messages: list[Message]) -> Conversation:
     for one in messages:
         counted.append(replace(one, before=before, flat_before=fixed))
         before, fixed = before + one.shown, fixed + one.flat
-    places = {one.id: place for place, one in enumerate(counted)}
-    return replace(state, messages=pvector(counted), places=Map(places), total=before, flat=fixed)
+    return replace(state, messages=paged(counted), total=before, flat=fixed)
 
 
 def price(state: Conversation, start: int, stop: int) -> Tokens:

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 
 from rewake.events import Log, LogCorrupt, LogFailed, Millis, Recorded, Row, Snapshot
-from rewake.events.log import Past
 from rewake.events.opening import damage
 from rewake.projections.verifying import Fault, Walk, step, unfinished, verify
 
@@ -33,8 +32,22 @@ class Noted:
     def head(self) -> int:
         return self.log.head()
 
+    def version(self, stream: str) -> int:
+        return self.log.version(stream)
+
     def snapshots(self, stream: str) -> list[Snapshot]:
         return self.log.snapshots(stream)
+
+    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        return self.log.pages(digests)
+
+    def newest(self) -> Millis:
+        """The newest `at`, which is not far from the end: a process's time never goes behind what it has recorded."""
+        row = max(self.log.raw(max(0, self.head() - NEAR)), key=lambda row: row.at, default=None)
+        if row is None:
+            return 0
+        self._note(row)
+        return row.at
 
     def read(
         self,
@@ -60,7 +73,7 @@ class Noted:
         if single and version and until == self.head() and version != (last := self.log.version(single)):
             raise LogCorrupt(0, f"{stream} has version {last}, and is read up to {version} only")
 
-    def _note(self, recorded: Recorded) -> None:
+    def _note(self, recorded: Recorded | Row) -> None:
         if self.all:
             return
         place = recorded.stream, recorded.version
@@ -96,11 +109,6 @@ class Noted:
             if row.seq >= last and row.digest is not None:
                 return
         yield Fault(walk.seq + 1, "the last commit ends before its recorded end")
-
-
-def newest(log: Past) -> Millis:
-    """The newest `at` of a log, which is not far from its end: a process's time never goes behind what it has recorded."""
-    return max((recorded.at for recorded in log.read(after=max(0, log.head() - NEAR))), default=0)
 
 
 def stretches(seqs: Iterable[int]) -> Iterator[tuple[int, int]]:

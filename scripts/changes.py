@@ -12,6 +12,7 @@ from pyrsistent import PDeque, PVector
 
 from rewake.events import Event, Log, Recorded
 from rewake.projections.fold import PROJECTIONS, STREAMS
+from rewake.projections.pages import Pages
 from rewake.scripts.tables import NARROW, columns, fitted, is_moment, json, moment, printable, short
 from rewake.scripts.tailing import said
 
@@ -112,7 +113,7 @@ def apart(before: Any, after: Any) -> tuple[Any, Any]:
 
 def size(value: Any) -> int | None:
     """How many a collection has; None for what is none."""
-    many = isinstance(value, PVector | Map | PDeque | tuple | frozenset | list | dict)
+    many = isinstance(value, Pages | PVector | Map | PDeque | tuple | frozenset | list | dict)
     return len(value) if many else None  # pyright: ignore[reportUnknownArgumentType]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain
 
 from msgspec import Struct
 
@@ -48,7 +48,4 @@ class Sayings:
 
 
 def rendered(conversation: Conversation, start: int, stop: int) -> tuple[Said, ...]:
-    messages = conversation.messages
-    few = stop - start < len(messages) // 8  # a slice of a persistent vector makes another vector
-    found = map(messages.__getitem__, range(start, stop)) if few else islice(messages, start, stop)
-    return tuple(chain.from_iterable([one.said for one in found]))
+    return tuple(chain.from_iterable([one.said for one in conversation.messages[start:stop]]))

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewake.actors import AgentConfig, snapshots
-from rewake.actors.agent import agent
-from rewake.actors.behaviour import Behaviour
+from rewake.actors import AgentConfig
 from rewake.actors.config import settings
-from rewake.actors.drain import drain
-from rewake.actors.incarnation import recover
 from rewake.events import (
     AgentStarted,
     Blocks,
@@ -21,7 +17,6 @@ from rewake.events import (
     InferenceRequested,
     Log,
     MessageAdded,
-    Snapshot,
     Stretch,
     Text,
     TurnCompleted,
@@ -103,15 +98,3 @@ def talked(log: Log, name: str, messages: int, **config: int) -> None:
         count = min(GROUP, messages - first)
         said: list[Event] = [MessageAdded("user", (Text(f"line {first + n}"),), 3, ENCODING) for n in range(count)]
         log.append(f"agent/{name}", first + 1, drafts(name, first + 1, said))
-
-
-def snapshot_all(log: Log) -> None:
-    """The snapshots that an orderly stop keeps."""
-    names = [stream.removeprefix("agent/") for stream in log.streams() if stream.startswith("agent/")]
-    head = log.head()
-    every: list[Behaviour[object]] = [one for name in names for one in (agent(name), drain(name))]  # pyright: ignore[reportAssignmentType]
-    for behaviour in every:
-        here, _ = recover(behaviour, log, head)
-        here.read = head if behaviour.follows else here.read
-        state = snapshots.encode(here.state)
-        log.save(Snapshot(behaviour.stream, here.version, here.read, behaviour.code, state))

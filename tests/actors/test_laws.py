@@ -224,7 +224,7 @@ def test_a_snapshot_of_older_code_says_only_how_far_was_read():
     log.append("host", 0, [ActorFailed(f"x{number}", "", 1) for number in range(5)])
     log.append("toy", 0, [Wake(reason="a")])
     log.save(Snapshot("toy", 1, 3, "older", b"what it was then"))
-    here, saved = recover(toy(), log, log.head())
+    here, saved, _ = recover(toy(), log, log.head())
     assert (here.read, here.state.seen, here.version, saved) == (3, 3, 1, 0)
     assert [one.seq for one in Incarnation(toy(), log).feed] == [4, 5]
 

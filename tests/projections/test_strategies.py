@@ -31,6 +31,7 @@ from rewake.projections.checking import checked
 from rewake.projections.compression import head_end
 from rewake.projections.fitting import fit
 from rewake.projections.messages import Message
+from rewake.projections.pages import Pages
 from rewake.projections.plan import Bounds, Plan, Refusal, bounds
 from rewake.projections.strategies import arranged, strategy
 from tests.projections.stories import SETTINGS, Story, chosen, covers, parts_of, told
@@ -216,8 +217,8 @@ def test_whatever_a_plan_loses_is_named(seed: int):
 class Counted(Sequence[Message]):
     """Messages that count how often each is looked at."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages, self.seen = list(messages), Counter[int]()
+    def __init__(self, messages: Pages[Message]) -> None:
+        self.messages, self.places, self.seen = list(messages), messages.places, Counter[int]()
 
     def __len__(self) -> int:
         return len(self.messages)
