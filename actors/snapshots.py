@@ -61,8 +61,8 @@ class Packing:
 
     def digest(self, page: Page[Any]) -> bytes:
         if page.packed is None:
-            parts = [zlib.compress(self.encoder.encode(one), LEVEL) for one in (page.ids(), page.items)]
-            data = self.encoder.encode(parts)
+            parts = page.ids(), page.items[:1], page.items
+            data = self.encoder.encode([zlib.compress(self.encoder.encode(one), LEVEL) for one in parts])
             page.packed = digested(data), data
         digest, data = page.packed
         self.pages[digest] = data
@@ -70,20 +70,23 @@ class Packing:
 
 
 class StoredPage:
-    """A page as it was packed: its ids, and its items as a decoder gives them."""
+    """A page as it was packed: its ids, its first item by itself, and all of them, as a decoder gives them."""
 
     def __init__(self, data: bytes, decode: Callable[[bytes], list[Any]]) -> None:
         self.data = data
         self.decode = decode
 
     def ids(self) -> list[str]:
-        return msgspec.msgpack.decode(zlib.decompress(self._parts()[0]), type=list[str])
+        return msgspec.msgpack.decode(self._part(0), type=list[str])
+
+    def first(self) -> Any:
+        return self.decode(self._part(1))[0]
 
     def items(self) -> list[Any]:
-        return self.decode(zlib.decompress(self._parts()[1]))
+        return self.decode(self._part(2))
 
-    def _parts(self) -> list[bytes]:
-        return msgspec.msgpack.decode(self.data, type=list[bytes])
+    def _part(self, number: int) -> bytes:
+        return zlib.decompress(msgspec.msgpack.decode(self.data, type=list[bytes])[number])
 
 
 class Unpacking:

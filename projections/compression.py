@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from immutables import Map
@@ -35,6 +35,7 @@ from rewake.projections.conversation import Conversation, closes, digest, price
 from rewake.projections.gates import closes_gate
 from rewake.projections.maps import without
 from rewake.projections.messages import Message
+from rewake.projections.pages import PAGE
 
 NAME = "compression"
 KINDS: frozenset[type[Event]] = frozenset(
@@ -274,14 +275,21 @@ def tail_start(conversation: Conversation, settings: Settings, limit: Tokens) ->
     """
     messages = conversation.messages
     least = conversation.total - min(settings.recent_window_tokens, limit // 2)
-    start = min(bisect_left(messages, least, key=starting), conversation.newest)
+    start = min(costing(messages, least, 0, len(messages)), conversation.newest)
     while 0 < start < len(messages) and not closes(messages[start - 1]):
         start += 1
     return start
 
 
-def starting(message: Message) -> Tokens:
-    return message.before
+def costing(messages: Sequence[Message], tokens: Tokens, start: int, stop: int) -> int:
+    """The first place from `start` to `stop` before which there are at least so many tokens; `stop` where there is none.
+
+    Of most pages it looks at the first message alone.
+    """
+    firsts = range(-(-start // PAGE) * PAGE, stop, PAGE)
+    page = bisect_left(firsts, tokens, key=lambda place: messages[place].before)
+    low, high = firsts[page - 1] if page else start, firsts[page] if page < len(firsts) else stop
+    return bisect_left(messages, tokens, low, high, key=lambda message: message.before)
 
 
 def applying(conversation: Conversation, compression: Compression, place: int, level: int = 1) -> Summary | None:
@@ -354,7 +362,7 @@ def raw(conversation: Conversation, settings: Settings, start: int, stop: int, e
         start = edge
     messages = conversation.messages
     while start < stop:
-        full = bisect_left(messages, messages[start].before + settings.target_chunk_tokens, start, stop, key=starting)
+        full = costing(messages, messages[start].before + settings.target_chunk_tokens, start, stop)
         end = max(full, start + SMALLEST_CHUNK)
         while end < stop and not closes(messages[end - 1]):
             end += 1

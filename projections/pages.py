@@ -27,16 +27,19 @@ class Stored(Protocol[T]):
 
     def ids(self) -> list[str]: ...
 
+    def first(self) -> T: ...
+
     def items(self) -> list[T]: ...
 
 
 class Page(Generic[T]):
     """`PAGE` neighbours of a sequence. `packed` is what a snapshot has made of them, or was restored from."""
 
-    __slots__ = ("_items", "packed", "stored")
+    __slots__ = ("_first", "_items", "packed", "stored")
 
     def __init__(self, items: tuple[T, ...] | None, stored: Stored[T] | None = None, packed: Any = None) -> None:
         self._items = items
+        self._first: T | None = None
         self.stored = stored
         self.packed = packed
 
@@ -46,6 +49,15 @@ class Page(Generic[T]):
         if items is None:
             items = self._items = tuple(cast("Stored[T]", self.stored).items())
         return items
+
+    @property
+    def first(self) -> T:
+        """The first of its items: of a stored page without decoding the others."""
+        if self._items is not None:
+            return self._items[0]
+        if self._first is None:
+            self._first = cast("Stored[T]", self.stored).first()
+        return self._first
 
     @property
     def decoded(self) -> bool:
@@ -145,7 +157,8 @@ class Pages(Sequence[T]):
             return self.tail[at - self.sealed]
         if at < 0:
             raise IndexError(at)
-        return self.pages[at // PAGE].items[at % PAGE]
+        page, at = self.pages[at // PAGE], at % PAGE
+        return page.items[at] if at else page.first
 
     def between(self, start: int, stop: int) -> tuple[T, ...]:
         """The items from place `start` to place `stop` (exclusive)."""

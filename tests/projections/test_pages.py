@@ -22,6 +22,9 @@ class Put:
     def ids(self) -> list[str]:
         return [one.id for one in self.put]
 
+    def first(self) -> Item:
+        return self.put[0]
+
     def items(self) -> list[Item]:
         self.looked += 1
         return list(self.put)
@@ -55,6 +58,7 @@ def test_a_page_is_decoded_once_when_one_of_its_items_is_looked_at():
     put = [Put(tuple(items(PAGE, start))) for start in (0, PAGE)]
     made = Pages(tuple(Page(None, one) for one in put), ())
     assert (made.places[f"{PAGE + 1}"], len(made.append(Item("x")))) == (PAGE + 1, 2 * PAGE + 1)
+    assert made[0].id == "0"
     assert [one.looked for one in put] == [0, 0]
     assert (made[PAGE + 1].id, made[-1].id, made[PAGE : PAGE + 2][0].id) == ("257", "511", "256")
     assert [one.looked for one in put] == [0, 1]
