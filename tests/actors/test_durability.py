@@ -178,7 +178,8 @@ def killed_at_any_stage(path: Path, rounds: int, seed: int) -> None:
                 if len(parts := late.split()) == 2:
                     told[parts[1]] = parts[0]
             killing.join()
-        if not path.exists():
+        if not path.exists() or not path.stat().st_size:  # killed before there was a log
+            assert not told
             continue
         for made in [path, *path.parent.glob("*.backup"), *path.parent.glob("*.import")]:
             with closing(open_log(made, readonly=True)) as log:

@@ -174,7 +174,7 @@ NO_LOGS = {
     "exported": "it is an export of a log: `rewake import NEW.db ",
     "other": "it is another program's SQLite database",
     "blank": "it is an empty database",
-    "newer": "this version reads up to 1: update rewake",
+    "newer": f"this version reads up to {schema.FORMAT}: update rewake",
 }
 """What may be where a log should be, and what is said of it."""
 
@@ -199,7 +199,7 @@ def put(path: Path, kind: str) -> Path:
         case "newer":
             open_log(path).close()
             with closing(sqlite3.connect(path)) as conn, conn:
-                conn.execute("UPDATE meta SET value = 2")
+                conn.execute("UPDATE meta SET value = value + 1")
         case _:
             pass
     return path
