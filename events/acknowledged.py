@@ -60,6 +60,6 @@ def lost(head: int, acknowledged: int) -> str:
     if acknowledged <= head:
         return ""
     return (
-        f"events {head + 1} to {acknowledged} were acknowledged and are not there: the write-ahead log is damaged or gone, "
-        "or the file was replaced"
+        f"events {head + 1} to {acknowledged} were acknowledged and are not there: the write-ahead log is damaged, gone "
+        "or was not copied with the file (`rewake backup` copies both), or the file was replaced"
     )

@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 
-from rewake.events import opening, schema
-from rewake.events.errors import LogFailed, OutputRefused
+from rewake.events import opening, schema, tail
+from rewake.events.acknowledged import Acknowledged, lost
+from rewake.events.errors import LogCorrupt, LogFailed, OutputRefused
 
 BESIDE = ("", "-wal", "-shm", "-journal")
 """What SQLite would take for a part of a database at that path."""
@@ -72,14 +73,18 @@ def move(made: str, target: str) -> None:
 def backup(log_path: str | os.PathLike[str], path: str | os.PathLike[str], *, busy_timeout: float = 5.0) -> None:
     """Copy a log, also while it is written, into a new file: as it stood at one moment, snapshots included.
 
-    It stands in no writer's way. Raises NotALog, LogCorrupt or LogFailed for the log, OutputRefused for the copy.
+    It stands in no writer's way. Raises NotALog, LogCorrupt or LogFailed for the log, OutputRefused for the copy. A log that
+    has lost acknowledged events is not copied: the copy would look whole.
     """
     source = os.path.realpath(log_path)
+    known = Acknowledged(source).seq()
     opening.ensure(source, True, busy_timeout)
     with fresh(path) as made:
         try:
             with closing(opening.reading(source, busy_timeout)) as log, closing(sqlite3.connect(made)) as copy:
                 log.backup(copy)
+                if why := lost(head := tail.head(copy), known):
+                    raise LogCorrupt(head + 1, why, path=source, last_good_seq=head)
         except sqlite3.Error as error:
             match opening.code(error):
                 case sqlite3.SQLITE_FULL:

@@ -15,7 +15,7 @@ from rewake.events import Log, Recorded
 from rewake.scripts import tables
 from rewake.scripts.changes import brief, differences
 from rewake.scripts.errors import Divergence
-from rewake.scripts.logs import VARIABLE, reading
+from rewake.scripts.logs import VARIABLE, reading, told_when_short
 from rewake.scripts.tables import Form, fitted, formed, moment, printable
 from rewake.scripts.tailing import said
 
@@ -49,6 +49,8 @@ def diff(form: Form, logs: tuple[str, ...], exact: bool) -> None:
     with reading(known[0]) as log, reading(known[1]) as right:
         overall, left_counts, right_counts = compared(log, right, exact)
         streams = list(by_stream(log, right, exact)) if overall else []
+        told_when_short(log)
+        told_when_short(right)
     if overall is None:
         click.echo(f"rewake: both logs have the same {sum(left_counts.values()):,} events", err=True)
         return

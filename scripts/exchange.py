@@ -17,7 +17,7 @@ from rewake.projections.exchange import whole
 from rewake.projections.verifying import verify
 from rewake.scripts.cli import CORRUPT
 from rewake.scripts.errors import Failed
-from rewake.scripts.logs import on_log, reading, split
+from rewake.scripts.logs import on_log, reading, split, told_when_short
 from rewake.scripts.reading import said
 
 
@@ -39,6 +39,8 @@ def export(places: tuple[str, ...], until: int | None) -> None:
         last = whole(log, asked)
         with written(file) as out:
             out.writelines(exported(log, until=last))
+        if until is None:
+            told_when_short(log)
     if last < asked:
         click.echo(
             f"rewake: from event {last + 1} on nothing is exported: its append ends behind event {asked}", err=True

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from rewake.events import Log, UnknownAgent, open_log
+from rewake.events.acknowledged import Acknowledged, lost
 from rewake.events.opening import written
 from rewake.projections.starting import locating
 
@@ -31,7 +32,8 @@ def on_log(**required: Sequence[str]) -> Callable[[Callable[..., Any]], Callable
         def opened(*args: Any, places: tuple[str, ...], **options: Any) -> Any:
             path, values = split(places, required)
             with reading(path) as log:
-                return command(*args, log=log, **values, **options)
+                command(*args, log=log, **values, **options)
+                told_when_short(log)
 
         return opened
 
@@ -71,6 +73,17 @@ def reading(path: str) -> Generator[Log]:
             yield log
     finally:
         log.close()
+
+
+def told_when_short(log: Log) -> None:
+    """Say so when events that were acknowledged are not there, or none at all: whatever was shown is of an earlier time."""
+    known = Acknowledged(log.path).seq()
+    head = log.head()
+    if why := lost(head, known):
+        click.echo(f"rewake: {log.path}: {why}; `rewake verify` says what is good", err=True)
+    elif not head:
+        why = "never written, or copied without its -wal; `rewake backup` copies a log in use"
+        click.echo(f"rewake: {log.path} has no events: {why}", err=True)
 
 
 def told_when_unwritten(log: Log, until: int | None) -> bool:

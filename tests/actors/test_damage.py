@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -148,10 +149,26 @@ def test_a_killed_writers_events_that_its_write_ahead_log_has_lost_are_missed(
     with closing(open_log(path, readonly=True)) as log:
         assert (verify(log).ok, verify(log).last_good_seq) == (False, error.last_good_seq)
     assert refused(path).seq == error.seq, "a second attempt is refused alike"
+    shown = CliRunner().invoke(main, ["owed", str(path)])
+    assert (shown.exit_code, "are not there" in shown.stderr) == (0, True), "what is shown is of an earlier time"
+    copy = CliRunner().invoke(main, ["backup", str(path), str(tmp_path / "copy.db")])
+    assert (copy.exit_code, (tmp_path / "copy.db").exists()) == (5, False), "the copy would look whole"
+    assert f"rewake export {path} FILE --until {error.last_good_seq}" in copy.stderr
     CliRunner().invoke(main, ["export", str(path), str(tmp_path / "a.jsonl"), "--until", str(error.last_good_seq)])
     CliRunner().invoke(main, ["import", str(tmp_path / "new.db"), str(tmp_path / "a.jsonl")])
     with Runtime(tmp_path / "new.db", provider=answers(), agents=AGENTS) as rt:
         assert rt.log.head() > (error.last_good_seq or 0)
+
+
+def test_the_file_of_a_log_in_use_copied_alone_is_said_to_have_no_events(tmp_path: Path):
+    """What it had is in its write-ahead log; nothing in the file tells it from a new one."""
+    with Runtime(tmp_path / "log.db", provider=answers(), agents=AGENTS):
+        shutil.copy(tmp_path / "log.db", tmp_path / "alone.db")
+        whole = CliRunner().invoke(main, ["owed", str(tmp_path / "log.db")])
+    assert "no events" not in whole.stderr
+    for command in ("owed", "verify", "export"):
+        alone = CliRunner().invoke(main, [command, str(tmp_path / "alone.db")])
+        assert "has no events: never written, or copied without its -wal; `rewake backup`" in alone.stderr
 
 
 def test_what_a_writer_notes_beside_its_log_goes_with_an_orderly_stop(tmp_path: Path):
