@@ -256,7 +256,7 @@ def writable(name: str, value: Any) -> None:
 
 def check_budget(budget: Tokens | None, max_tokens: Tokens) -> None:
     if budget is not None and budget <= max_tokens:
-        why = f"more than max_tokens = {max_tokens:,}: it must leave room for the conversation beside the reply"
+        why = f"it must be more than max_tokens = {max_tokens:,}, to leave room for the conversation beside the reply"
         raise InvalidSetting("context_budget_tokens", budget, why)
 
 

@@ -70,9 +70,16 @@ class Subscriptions(Generic[F]):
 
 
 def check_names(configs: Iterable[AgentConfig]) -> dict[str, AgentConfig]:
-    """The configurations by name. Raises InvalidSetting when two share one."""
+    """The configurations by name. Raises InvalidSetting when two share one, and for what is no configuration."""
     found: dict[str, AgentConfig] = {}
-    for config in configs:
+    given: Any = configs
+    try:
+        several: list[Any] = list(given)
+    except TypeError as error:
+        raise InvalidSetting("agents", given, "a list of AgentConfigs") from error
+    for config in several:
+        if not isinstance(config, AgentConfig):
+            raise InvalidSetting("agents", given, "a list of AgentConfigs")
         if config.name in found:
             raise InvalidSetting("name", config.name, "two agents have this name")
         found[config.name] = config

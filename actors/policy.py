@@ -8,13 +8,15 @@ from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponent
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
-from rewake.events import Failure, Millis
+from rewake.events import Failure, InvalidSetting, Millis
 
 FINAL = frozenset({"auth", "invalid_request", "content_refused", "window_full", "tool_loop", "overflow", "abort"})
 """Kinds of failure that no waiting makes better."""
 
 
 LONGEST_SCHEDULE = 64
+
+EXAMPLES = {"stop": "stop_after_attempt(9)", "wait": "wait_fixed(30)"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class ErrorPolicy:
 
     stop: stop_base = field(default_factory=lambda: stop_after_attempt(4))
     wait: wait_base = field(default_factory=lambda: wait_exponential(multiplier=1, max=4))
+
+    def __post_init__(self) -> None:
+        for name, given in (("stop", self.stop), ("wait", self.wait)):
+            if not callable(given):
+                raise InvalidSetting(name, given, f"a {name} of tenacity's, such as {EXAMPLES[name]}")
 
     def delay(self, failure: Failure, failures: int, elapsed_ms: Millis = 0) -> Millis | None:
         """Milliseconds to wait after the `failures`-th failure in a row, so long after the first start; None: give up."""

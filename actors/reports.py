@@ -12,7 +12,7 @@ from rewake.actors.agent.state import Agent
 from rewake.actors.drain import Drain, standing
 from rewake.actors.gate import Gate
 from rewake.actors.owing import State, gated_why, held_why, opens_at, owed_of
-from rewake.events import Millis, Quarantined, Refused, Tokens
+from rewake.events import Millis, NoWake, Quarantined, Refused, Tokens
 from rewake.projections.calibration import meter
 from rewake.projections.conversation import reply
 from rewake.projections.progress import given_up
@@ -28,6 +28,16 @@ class Receipt(Struct, frozen=True):
     seq: int
     message: str | None = None
     wake: str | None = None
+
+
+def wake_of(receipt: Receipt) -> str:
+    """The wake that a receipt is of. Raises NoWake."""
+    given: Any = receipt
+    if not isinstance(given, Receipt):
+        raise NoWake(f"{given!r} is no receipt: push returns one, and receipt(wake) finds it again")
+    if receipt.wake is None:
+        raise NoWake("this receipt has no wake: no turn is owed for it")
+    return receipt.wake
 
 
 class Result(Struct, frozen=True):

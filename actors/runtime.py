@@ -14,7 +14,7 @@ from rewake.actors.contents import Content
 from rewake.actors.engine import Engine
 from rewake.actors.fleet import Subscriptions
 from rewake.actors.inside import forbid_inside
-from rewake.actors.reports import IdleReport, Receipt, Result, StopReport
+from rewake.actors.reports import IdleReport, Receipt, Result, StopReport, wake_of
 from rewake.actors.surface import Duration
 from rewake.actors.telling import Subscription
 from rewake.events import Millis, Recorded, RewakeError, RuntimeStopped
@@ -73,7 +73,7 @@ class Runtime(Engine):
 
     def result(self, receipt: Receipt, timeout: Duration = None) -> Result:
         if timeout is None or seconds(timeout) > 0:
-            forbid_inside("result", receipt.wake)
+            forbid_inside("result", wake_of(receipt))
         return super().result(receipt, timeout)
 
     def run_until_idle(self, timeout: Duration = None) -> IdleReport:
@@ -132,8 +132,8 @@ class Runtime(Engine):
 
     async def aresult(self, receipt: Receipt, timeout: Duration = None) -> Result:
         """`result`, without blocking the caller's loop, nor a thread while it waits."""
-        wake = receipt.wake
-        if wake is None or (timeout is not None and seconds(timeout) <= 0):
+        wake = wake_of(receipt)
+        if timeout is not None and seconds(timeout) <= 0:
             return self.result(receipt, 0)
         forbid_inside("aresult", wake)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import timedelta
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ from rewake.actors.reports import (
     drain_health,
     gate_health,
     outcome,
+    wake_of,
 )
 from rewake.events import (
     GateOpened,
@@ -174,12 +176,11 @@ class Surface(ABC):
 
     def result(self, receipt: Receipt, timeout: Duration = None) -> Result:
         """What became of this receipt's wake, waiting for it alone; past the timeout, what it is now. Raises NoWake."""
-        if receipt.wake is None:
-            raise NoWake("this receipt has no wake: no turn is owed for it")
-        ended = partial(self._ended, receipt.wake)
+        wake = wake_of(receipt)
+        ended = partial(self._ended, wake)
         if not ended():
-            self._until(ended, timeout, f"agent/{receipt.wake.partition('/')[0]}")
-        return self._outcome(receipt.wake)
+            self._until(ended, timeout, f"agent/{wake.partition('/')[0]}")
+        return self._outcome(wake)
 
     def reply_to(self, receipt: Receipt) -> str | None:
         """The text that answered this receipt, if it has been answered."""
@@ -374,7 +375,8 @@ class Surface(ABC):
         """An agent, disposed or not. Raises UnknownAgent."""
         found = self._states(f"agent/{name}").get(f"agent/{name}")
         if found is None or found.settings.live is None:
-            raise UnknownAgent(name)
+            there = [one.removeprefix("agent/") for one in self._states("agent/*")]
+            raise UnknownAgent(name, there=get_close_matches(str(name), there))
         return found
 
     def _agents(self) -> list[Agent]:

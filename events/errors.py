@@ -15,6 +15,7 @@ RewakeError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -87,8 +88,11 @@ class UnknownAgent(RewakeError):
 
     agent: str
 
-    def __init__(self, agent: str, why: str = "no agent of that name was started") -> None:
-        super().__init__(f"{agent!r}: {why}", agent=agent)
+    def __init__(
+        self, agent: str, why: str = "no agent of that name was started", *, there: Sequence[str] = ()
+    ) -> None:
+        near = f"; near it: {', '.join(there)}" if there else ""
+        super().__init__(f"{agent!r}: {why}{near}", agent=agent)
 
 
 class BudgetInfeasible(RewakeError):

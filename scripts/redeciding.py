@@ -126,7 +126,8 @@ def parsed(given: str) -> tuple[str, str, Any]:
     if not (equals and dot and agent):
         raise click.BadParameter(f"{given!r}: written as AGENT.SETTING=VALUE", param_hint="--set")
     if name not in AgentConfig.__struct_fields__:
-        raise click.BadParameter(f"{given!r}: there is no setting {name!r}", param_hint="--set")
+        there = ", ".join(sorted(AgentConfig.__struct_fields__))
+        raise click.BadParameter(f"{given!r}: there is no setting {name!r}; there are {there}", param_hint="--set")
     if name in UNDECIDED:
         return agent, name, value
     if value.strip().lower() in NOTHING_GIVEN:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rewake.actors import AgentConfig, InvalidSetting, RuntimeOptions, tool
+from rewake.actors import AgentConfig, ErrorPolicy, InvalidSetting, RuntimeOptions, tool
 from rewake.actors.config import resolve, settings
 from rewake.actors.providers import ScriptedProvider
 from rewake.actors.simulation import Simulation
@@ -127,3 +127,9 @@ def test_every_setting_is_told_of_with_its_default():
 def test_what_is_not_supported_yet_is_refused(name: str, value: Any):
     with pytest.raises(InvalidSetting, match="not supported"):
         AgentConfig(name="ada", model="m", **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("stop", 3), ("wait", "x")])
+def test_an_error_policy_is_of_what_tenacity_calls(name: str, value: Any):
+    with pytest.raises(InvalidSetting, match=f"{name} = .*: a {name} of tenacity's, such as {name}_"):
+        ErrorPolicy(**{name: value})

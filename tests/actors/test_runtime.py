@@ -293,6 +293,8 @@ def test_a_message_too_large_for_its_event_fails_alone():
         (lambda rt: rt.push("bob", "hello"), UnknownAgent),
         (lambda rt: rt.wake("bob", "tick"), UnknownAgent),
         (lambda rt: rt.result(rt.receipt("ada/wake/99")), NoWake),
+        (lambda rt: rt.reply_to("ada/wake/3"), NoWake),
+        (lambda rt: asyncio.run(rt.aresult("ada/wake/3")), NoWake),
     ],
 )
 def test_what_cannot_be_said_is_refused(push: Callable[[Runtime], Any], error: type[Exception]):
@@ -301,3 +303,17 @@ def test_what_cannot_be_said_is_refused(push: Callable[[Runtime], Any], error: t
         with pytest.raises(error):
             push(rt)
         assert rt.log.head() == head
+
+
+def test_an_agent_that_was_not_started_is_told_with_those_whose_names_are_near():
+    with Runtime(":memory:", provider=ScriptedProvider(), agents=agents()) as rt:
+        with pytest.raises(UnknownAgent, match=r"'adda': no agent of that name was started; near it: ada$"):
+            rt.push("adda", "hello")
+        with pytest.raises(UnknownAgent, match=r"was started$"):
+            rt.push("zoe", "hello")
+
+
+@pytest.mark.parametrize("given", [agents()[0], "ada", ["ada"], [None]])
+def test_agents_that_are_no_list_of_configurations_are_refused(given: Any):
+    with pytest.raises(InvalidSetting, match=r"agents = .*: a list of AgentConfigs"):
+        Runtime(":memory:", provider=ScriptedProvider(), agents=given)

@@ -159,7 +159,7 @@ def test_a_policy_is_imported(rewake: Rewake, tmp_path: Path, monkeypatch: pytes
     [
         ("ada.context_budget_tokens", 2, "AGENT.SETTING=VALUE"),
         ("max_tokens=3", 2, "AGENT.SETTING=VALUE"),
-        ("ada.budget=3", 2, "there is no setting 'budget'"),
+        ("ada.budget=3", 2, "there is no setting 'budget'; there are "),
         ("ada.max_tokens=many", 2, "Expected `int`"),
         ("ada.max_tokens=900", 2, "more than max_tokens"),
         ("ada.encoding=o200k_base", 2, "counted in the one that it had"),
