@@ -119,18 +119,17 @@ class Play:
                 self.ran[order.tool_call] += 1
             return real["run_tool"](ports, stream, order)
 
-        def spawn(ports: Ports, stream: str, key: Key, work: Any) -> Any:
-            task = real["spawn"](ports, stream, key, work)
-            began[task] = self.sim._mono
-            return task
+        def spawn(ports: Ports, stream: str, key: Key, work: Any, ended: Any = None) -> None:
+            real["spawn"](ports, stream, key, work, ended)
+            began[ports.tasks[stream, key]] = self.sim._mono
 
-        def forget(ports: Ports, stream: str, key: Key, task: Any) -> None:
+        def forget(ports: Ports, stream: str, key: Key, ended: Any, task: Any) -> None:
             took = self.sim._mono - began.pop(task, self.sim._mono)
             if task.cancelled():
                 self.shifted |= (took > 0 or key[0] == "tool") and self.going_off(self.sim)
             elif took and key[0] != "call":
                 self.returned = self.sim._mono
-            real["forget"](ports, stream, key, task)
+            real["forget"](ports, stream, key, ended, task)
 
         patched.run_tool, patched.spawn, patched.forget = run_tool, spawn, forget
         try:
