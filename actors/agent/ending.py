@@ -11,6 +11,7 @@ from rewake.actors.agent.holding import ended
 from rewake.actors.agent.retrying import usage
 from rewake.actors.agent.state import Agent
 from rewake.actors.agent.tooling import cut_off
+from rewake.actors.agent.waking import owed_to
 from rewake.events import (
     AgentDisposed,
     Event,
@@ -39,6 +40,8 @@ def aborted(state: Agent, said: Abort) -> list[Event]:
         return [*ended(hold, "cancelled", said.at), *usage(state, turn), TurnAborted(turn.id, said.reason)]
     if gated := state.holds.gated:
         return [let_go(gated, "cancelled"), *usage(state, turn), TurnAborted(turn.id, said.reason)]
+    if turn is state.turns.held:  # let go while the host is quiesced: nothing of it is open
+        return [*usage(state, turn), TurnAborted(turn.id, said.reason)]
     return [*unfinished(state, said), *cut_short(state, said.reason)]
 
 
@@ -94,13 +97,17 @@ def after_withdrawal(state: Agent, at: Millis, gone: WakeWithdrawn) -> list[Even
 
 
 def causeless(state: Agent, at: Millis, why: str) -> list[Event]:
-    """The end of a turn whose last cause is gone. One that waits in a hold, or for its provider's gate, was not sent."""
-    hold, gated, turn = state.holds.waiting, state.holds.gated, state.turns.running
+    """The end of a turn whose last cause is gone. One that waits in a hold, for its provider's gate, or for the host to
+    resume after those, was not sent.
+    """
+    hold, gated, turn, held = state.holds.waiting, state.holds.gated, state.turns.running, state.turns.held
     over = "stopped" if why == "disposed" else "cancelled"
     if hold and not hold.wakes:
         return [*ended(hold, over, at), TurnWithdrawn(hold.turn, why)]
     if gated and not gated.wakes:
         return [let_go(gated, over), TurnWithdrawn(gated.turn, why)]
+    if held and not hold and not gated and not owed_to(state, held):
+        return [TurnWithdrawn(held.id, why)]
     return cut_short(state, why) if turn and not turn.wakes else []
 
 

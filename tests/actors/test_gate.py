@@ -658,3 +658,27 @@ def test_what_a_gate_releases_while_the_host_is_quiesced_runs_at_resume():
     host_says(world.sim, Resumed())
     world.sim.run()
     assert (world.times, world.sim.reply_to(receipt)) == ([0, 120], "hello")
+
+
+@pytest.mark.parametrize("end", ["aborted", "withdrawn", "disposed"])
+def test_what_was_released_while_the_host_is_quiesced_can_be_ended_before_it_resumes(end: str):
+    """It waits for nothing but the host: no hold and no gate has it any more."""
+    world = World([limit(60), "hello"])
+    receipt = world.sim.push("ada", "hi")
+    world.sim.run()
+    host_says(world.sim, Quiesced())
+    world.sim.advance(seconds=120)
+    match end:
+        case "aborted":
+            assert world.sim.abort("ada", reason="enough").turn == "ada/turn/4"
+        case "withdrawn":
+            world.sim.cancel("ada", drop="all")
+        case _:
+            world.sim.dispose("ada")
+    assert world.sim.owed() == []
+    if end != "disposed":
+        assert world.sim.agent("ada").turns.held is None
+        assert world.sim.result(receipt, 0).state == end
+        later = world.sim.push("ada", "and now?")
+        host_says(world.sim, Resumed())
+        assert (world.sim.reply_to(later), world.said(TurnStarted)[-1].wakes) == ("hello", (later.wake,))
