@@ -66,6 +66,7 @@ class SqliteLog:
         self._conn: sqlite3.Connection | None = None
         self._heads: Heads | None = None
         self._ids: dict[str, int] = {}
+        self._sure: set[bytes] = set()
         self._closed = False
         self._refuse_other_names()
         opening.ensure(self.path, readonly, busy_timeout)
@@ -265,7 +266,8 @@ class SqliteLog:
     def save(self, snapshot: Snapshot) -> None:
         with self._lock, self._failing(), self._unsynced() as conn, schema.transaction(conn):
             self._check_epoch(conn)
-            tail.save(conn, snapshot)
+            sure = tail.save(conn, snapshot, self._sure)
+        self._sure = sure
 
     def snapshots(self, stream: str) -> list[Snapshot]:
         return self._reader.snapshots(stream)
@@ -278,6 +280,7 @@ class SqliteLog:
             self._check_epoch(conn)
             conn.execute("DELETE FROM snapshots")
             conn.execute("DELETE FROM pages")
+            self._sure = set()
 
     @contextmanager
     def _unsynced(self) -> Generator[sqlite3.Connection]:
@@ -296,6 +299,7 @@ class SqliteLog:
             with schema.transaction(conn):
                 self._check_epoch(conn)
                 torn = tail.tear(conn)
+            self._sure = set()
             self._acknowledged.note(tail.head(conn))
             self._heads = None
             return torn

@@ -16,6 +16,9 @@ SEAL = 16
 ROWS = """SELECT log.seq, at, name, version, cause, read, kind, data, rest, digest
 FROM log JOIN streams ON streams.id = stream WHERE log.seq > ? ORDER BY log.seq"""
 
+PAGE = """INSERT INTO pages VALUES (?, ?)
+ON CONFLICT (digest) DO UPDATE SET data = excluded.data WHERE data IS NOT excluded.data"""
+
 LAST = """SELECT name, version, at FROM streams JOIN log ON stream = streams.id
 WHERE version = (SELECT max(version) FROM log WHERE stream = streams.id) ORDER BY streams.id"""
 
@@ -79,11 +82,13 @@ def forget(conn: sqlite3.Connection, kept: int) -> None:
     sweep(conn, there)
 
 
-def save(conn: sqlite3.Connection, snapshot: Snapshot) -> None:
-    """Keep a snapshot and the newest before it; and of their pages each once."""
+def save(conn: sqlite3.Connection, snapshot: Snapshot, sure: set[bytes]) -> set[bytes]:
+    """Keep a snapshot and the newest before it; and of their pages each once. `sure` are the pages that are in the file as
+    they were made; what is returned those that are now. Any other is compared, and written anew where it was damaged.
+    """
     before = paged(conn, snapshot.stream)
-    fresh = [(digest, data) for digest, data in snapshot.pages.items() if digest not in before]
-    conn.executemany("INSERT OR IGNORE INTO pages VALUES (?, ?)", fresh)
+    fresh = [(digest, data) for digest, data in snapshot.pages.items() if digest not in sure]
+    conn.executemany(PAGE, fresh)
     values = (snapshot.stream, snapshot.version, snapshot.read, snapshot.code, *sealed(snapshot))
     conn.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", values)
     conn.execute(
@@ -91,13 +96,14 @@ def save(conn: sqlite3.Connection, snapshot: Snapshot) -> None:
         (SELECT rowid FROM snapshots WHERE stream = ? ORDER BY version DESC, read DESC LIMIT 2)""",
         (snapshot.stream, snapshot.stream),
     )
-    sweep(conn, before - paged(conn, snapshot.stream))
+    return sure.union(snapshot.pages) - sweep(conn, before - paged(conn, snapshot.stream))
 
 
-def sweep(conn: sqlite3.Connection, digests: set[bytes]) -> None:
-    """Delete those of these pages that no snapshot has."""
+def sweep(conn: sqlite3.Connection, digests: set[bytes]) -> set[bytes]:
+    """Delete those of these pages that no snapshot has: which those are."""
     if gone := digests and digests - paged(conn):
         conn.executemany("DELETE FROM pages WHERE digest = ?", [(digest,) for digest in gone])
+    return gone
 
 
 def paged(conn: sqlite3.Connection, stream: str | None = None) -> set[bytes]:

@@ -13,9 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from rewake.actors import Runtime
+from rewake.actors.agent import agent
+from rewake.actors.incarnation import Incarnation
 from rewake.events import LogCorrupt, LogFailed, NotALog, open_log
 from rewake.events.schema import unlocked
 from rewake.projections import verify
+from rewake.projections.pages import PAGE
 from rewake.scripts.cli import main
 from tests.actors.damage import AGENTS, Whole, answers, copied, damaged, found, lived, started
 
@@ -220,6 +223,22 @@ def test_a_damaged_snapshot_is_none(logs: list[Whole], tmp_path: Path):
                 state = state[: place - 1] + bytes([state[place - 1] ^ 1]) + state[place:]
                 conn.execute("UPDATE snapshots SET state = ? WHERE rowid = ?", (state, rowid))
             assert started(path, len(logs[1].rows)) == logs[1].started
+
+
+def test_a_damaged_page_is_written_anew_with_the_next_snapshot(tmp_path: Path):
+    """Every snapshot of the conversation names it: a start would fold all events, again and again."""
+
+    def told(messages: int) -> int:
+        with Runtime(tmp_path / "log.db", provider=answers(), agents=AGENTS[:1]) as rt:
+            for _ in range(messages):
+                rt.push("ada", "hello", wake=False)
+        with closing(open_log(tmp_path / "log.db")) as log:
+            return log.version("agent/ada") - Incarnation(agent("ada"), log).saved
+
+    assert told(PAGE) == 0
+    with closing(sqlite3.connect(tmp_path / "log.db")) as conn, conn:
+        assert conn.execute("UPDATE pages SET data = zeroblob(length(data))").rowcount == 1
+    assert told(1) == 0
 
 
 @pytest.mark.scenario("L-08")
