@@ -30,6 +30,16 @@ class Acknowledged:
             return 0
         return int.from_bytes(note[:SIZE]) if signed(note[:SIZE]) == note else 0
 
+    def lost(self, head: int, acknowledged: int) -> str:
+        """What of the log that ends at `head` was acknowledged and is not there, in words; empty when that is nothing."""
+        if acknowledged <= head:
+            return ""
+        return (
+            f"events {head + 1} to {acknowledged} were acknowledged and are not there: the write-ahead log is damaged, gone "
+            "or was not copied with the file (`rewake backup` copies both), or the file was replaced (delete "
+            f"{self._path} if a copy was put back on purpose)"
+        )
+
     def open(self) -> None:
         """Note from here on; where no file can be made nothing is noted."""
         with suppress(OSError):
@@ -53,13 +63,3 @@ class Acknowledged:
 
 def signed(note: bytes) -> bytes:
     return note + blake2b(note, digest_size=SIZE).digest()
-
-
-def lost(head: int, acknowledged: int) -> str:
-    """What was acknowledged and is not there, in words; empty when that is nothing."""
-    if acknowledged <= head:
-        return ""
-    return (
-        f"events {head + 1} to {acknowledged} were acknowledged and are not there: the write-ahead log is damaged, gone "
-        "or was not copied with the file (`rewake backup` copies both), or the file was replaced"
-    )

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 
 from rewake.events import opening, schema, tail
-from rewake.events.acknowledged import Acknowledged, lost
+from rewake.events.acknowledged import Acknowledged
 from rewake.events.errors import LogCorrupt, LogFailed, OutputRefused
 
 BESIDE = ("", "-wal", "-shm", "-journal")
@@ -77,13 +77,14 @@ def backup(log_path: str | os.PathLike[str], path: str | os.PathLike[str], *, bu
     has lost acknowledged events is not copied: the copy would look whole.
     """
     source = os.path.realpath(log_path)
-    known = Acknowledged(source).seq()
+    note = Acknowledged(source)
+    known = note.seq()
     opening.ensure(source, True, busy_timeout)
     with fresh(path) as made:
         try:
             with closing(opening.reading(source, busy_timeout)) as log, closing(sqlite3.connect(made)) as copy:
                 log.backup(copy)
-                if why := lost(head := tail.head(copy), known):
+                if why := note.lost(head := tail.head(copy), known):
                     raise LogCorrupt(head + 1, why, path=source, last_good_seq=head)
         except sqlite3.Error as error:
             match opening.code(error):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from rewake.events import opening, schema, tail
-from rewake.events.acknowledged import Acknowledged, lost
+from rewake.events.acknowledged import Acknowledged
 from rewake.events.base import Draft, Event, Recorded
 from rewake.events.errors import Fenced, LogCorrupt, LogFailed, LogInUse
 from rewake.events.lock import POLL, WriterLock, alive
@@ -182,7 +182,7 @@ class SqliteLog:
 
     def integrity(self) -> str:
         known = self._acknowledged.seq()
-        return self._reader.integrity() or lost(self.head(), known)
+        return self._reader.integrity() or self._acknowledged.lost(self.head(), known)
 
     def head(self) -> int:
         return self._reader.head()
@@ -242,7 +242,7 @@ class SqliteLog:
     def _check_whole(self, conn: sqlite3.Connection) -> None:
         """What a log can not have lost without telling: acknowledged events, or the name of a stream."""
         head = tail.head(conn)
-        if why := lost(head, self._acknowledged.seq()):
+        if why := self._acknowledged.lost(head, self._acknowledged.seq()):
             raise LogCorrupt(head + 1, why, path=self.path, last_good_seq=head)
         if (found := conn.execute("PRAGMA integrity_check(streams)").fetchall()) != [("ok",)]:
             raise LogCorrupt(0, f"the names of its streams are damaged: {found[0][0]}")

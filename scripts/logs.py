@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from rewake.events import Log, UnknownAgent, open_log
-from rewake.events.acknowledged import Acknowledged, lost
+from rewake.events.acknowledged import Acknowledged
 from rewake.events.opening import written
 from rewake.projections.starting import locating
 
@@ -77,9 +77,9 @@ def reading(path: str) -> Generator[Log]:
 
 def told_when_short(log: Log) -> None:
     """Say so when events that were acknowledged are not there, or none at all: whatever was shown is of an earlier time."""
-    known = Acknowledged(log.path).seq()
-    head = log.head()
-    if why := lost(head, known):
+    note = Acknowledged(log.path)
+    known, head = note.seq(), log.head()
+    if why := note.lost(head, known):
         click.echo(f"rewake: {log.path}: {why}; `rewake verify` says what is good", err=True)
     elif not head:
         why = "never written, or copied without its -wal; `rewake backup` copies a log in use"

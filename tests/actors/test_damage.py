@@ -174,6 +174,21 @@ def test_the_file_of_a_log_in_use_copied_alone_is_said_to_have_no_events(tmp_pat
         assert "has no events: never written, or copied without its -wal; `rewake backup`" in alone.stderr
 
 
+def test_a_copy_that_is_put_back_over_a_killed_writers_log_is_told_what_to_delete(logs: list[Whole], tmp_path: Path):
+    """It has lost what came after it; whoever wants that says so by deleting the note."""
+    path = copied(logs[0].path, tmp_path / "log.db")
+    for end in ("", "-wal"):
+        Path(f"{path}{end}").unlink()
+    with Runtime(path.with_name("copy.db"), provider=answers(), agents=AGENTS):
+        pass
+    path.with_name("copy.db").rename(path)
+    note = Path(f"{path}-head")
+    assert f"(delete {note} if a copy was put back on purpose)" in str(refused(path))
+    note.unlink()
+    with Runtime(path, provider=answers(), agents=AGENTS) as rt:
+        assert 0 < rt.log.head() < len(logs[0].rows)
+
+
 def test_what_a_writer_notes_beside_its_log_goes_with_an_orderly_stop(tmp_path: Path):
     path = tmp_path / "log.db"
     with Runtime(path, provider=answers(), agents=AGENTS):
