@@ -55,7 +55,8 @@ def verify(log: Log) -> Verification:
         if fault is None and (wrong := log.integrity()):
             return Verification(False, None, walk.seq, f"the file's own check: {wrong}")
     except LogCorrupt as corrupt:
-        fault = Fault(corrupt.seq or walk.seq + 1, corrupt.reason)
+        # a row that can not be read may have another seq than it was written with
+        fault = Fault(min(corrupt.seq or walk.seq + 1, walk.seq + 1), corrupt.reason)
     if fault is None:
         return Verification(True, None, walk.seq)
     return Verification(False, fault.seq, fault.seq - 1, fault.why)

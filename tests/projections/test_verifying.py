@@ -69,6 +69,7 @@ def test_a_log_that_was_cut_back_to_a_whole_append_is_whole(tmp_path: Path):
         ("UPDATE log SET read = 7 WHERE seq = 5", 5, "has read"),
         ("UPDATE log SET data = '{' WHERE seq = 5", 5, "does not decode"),
         ("UPDATE log SET data = CAST(x'ff' AS TEXT) WHERE seq = 5", 5, "no text"),
+        ("UPDATE log SET data = CAST(x'ff' AS TEXT), seq = 12 WHERE seq = 9", 9, "no text"),
         ("UPDATE log SET kind = 'wake' WHERE seq = 5", 5, "recorded as wake"),
         ("UPDATE log SET at = 1 WHERE seq = 6", 6, "backwards"),
         ("UPDATE log SET rest = 0 WHERE seq = 4", 4, "not what was written"),
