@@ -13,8 +13,8 @@ from rewake.events import opening, schema, tail
 from rewake.events.acknowledged import Acknowledged
 from rewake.events.errors import LogCorrupt, LogFailed, OutputRefused
 
-BESIDE = ("", "-wal", "-shm", "-journal")
-"""What SQLite would take for a part of a database at that path."""
+BESIDE = ("", "-wal", "-shm", "-journal", "-head")
+"""What would be taken for a part of a log at that path: by SQLite, or as its writer's note."""
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def test_what_is_no_export_is_told_from_a_damaged_one(rewake: Rewake, held: Path
     assert not (tmp_path / "new.db").exists()
 
 
-@pytest.mark.parametrize("there", ["out", "out-wal"])
+@pytest.mark.parametrize("there", ["out", "out-wal", "out-head"])
 def test_nothing_is_overwritten(rewake: Rewake, held: Path, tmp_path: Path, there: str):
     (tmp_path / there).write_text("mine")
     for command in (("export", held), ("backup", held), ("import",)):
