@@ -15,9 +15,9 @@ from rewake.actors.ports import Ports
 from rewake.actors.reports import Receipt
 from rewake.actors.scheduling import Armed
 from rewake.actors.simulation import Simulation
-from rewake.events import Event, Log, Millis, RewakeError
-from rewake.projections.fold import fold
-from tests.answers import Memory, providers, sent
+from rewake.events import Event, Millis, RewakeError
+from rewake.scripts.soak import written
+from tests.outliving import Memory, interrupts, providers, sent, waits
 from tests.stories import LOOKS, Act, Got, Minted, Story
 
 SETTLED = 2 * 86_400
@@ -29,8 +29,8 @@ TIMES = frozenset({"advance", "run", "run_until_idle", "result", "run_once"})
 AGAIN = TIMES | {"push", "wake"}
 """Acts that are done again whatever is on disk: time goes on, and a key says what was pushed before."""
 Side = Literal["before", "after"]
-Crash = tuple[int, Side]
-"""At which append, and on which side of its commit."""
+Point = tuple[int, Side]
+"""A crash: at which append, and on which side of its commit."""
 
 
 class Over(BaseException):
@@ -45,7 +45,7 @@ class Play:
     over at once. What comes later meets another moment.
     """
 
-    def __init__(self, story: Story, seed: int, crashes: tuple[Crash, ...] = (), ended: list[set[int]] | None = None):
+    def __init__(self, story: Story, seed: int, crashes: tuple[Point, ...] = (), ended: list[set[int]] | None = None):
         self.story = story
         self.seed = seed
         self.sim: Simulation
@@ -129,7 +129,7 @@ class Play:
         def forget(ports: Ports, stream: str, key: Key, ended: Any, task: Any) -> None:
             took = self.sim._mono - began.pop(task, self.sim._mono)
             if task.cancelled():
-                self.shifted |= (took > 0 or key[0] == "tool") and self.going_off(self.sim)
+                self.shifted |= took > 0 and self.going_off(self.sim)
             elif took and key[0] != "call":
                 self.returned = self.sim._mono
             real["forget"](ports, stream, key, ended, task)
@@ -171,6 +171,8 @@ class Play:
                 given = refused
             if not self.went_off(sim):
                 self.given.append(given)
+                if act.name == "restart" and any(one.kwargs.get("torn") for one in self.story.acts[:number]):
+                    self.forget_torn(sim)
                 return crashed
             crashed = True
             over = act.name in ("restart", "run_once") or (act.name not in AGAIN and self.embodied(sim))
@@ -198,6 +200,10 @@ class Play:
         stream, version, kinds = self.asked
         later = (one for one in sim.log.read(stream=stream) if one.version > version)
         return any(one.cause is None and type(one.event) in kinds for one in later)
+
+    def forget_torn(self, sim: Simulation) -> None:
+        """A receipt for what a torn write has taken with it is none: that power cut is the story's own."""
+        self.given = [None if isinstance(one, Receipt) and not written(sim.log, one) else one for one in self.given]
 
     def arguments(self, sim: Simulation, number: int, act: Act) -> tuple[list[Any], dict[str, Any]]:
         """What the act is given in this life; a push and a wake have a key, an abort has its turn."""
@@ -268,7 +274,7 @@ class Play:
             ordered = {getattr(one.event, "call", "") or getattr(one.event, "id", "") for one in sim.events()}
             early = sent(sim) - self.before - ordered
             assert not early, f"sent, and not on disk: {early}"
-            self.shifted |= self.memory.lose(sim.log) or self.returned == sim._mono
+            self.shifted |= self.memory.lose(sim.log) or self.returned == sim._mono or interrupts(sim.log)
             before = waits(sim.log)
             sim.restart()
             now = waits(sim.log)
@@ -276,16 +282,3 @@ class Play:
             assert kept == {turn: now[turn] for turn in kept}, f"waits since {kept}, then {now}"
             if not self.went_off(sim):
                 return
-
-
-def waits(log: Log) -> dict[str, tuple[int, int]]:
-    """Each turn that is held, or waits for its gate: since when, and until when."""
-    found: dict[str, tuple[int, int]] = {}
-    for stream in log.streams():
-        if stream.startswith("agent/"):
-            holds = fold(log, "holds", stream=stream)
-            if hold := holds.waiting:
-                found[hold.turn] = hold.since, hold.until
-            if gated := holds.gated:
-                found[gated.turn] = gated.since, 0
-    return found

@@ -17,7 +17,7 @@ from rewake.actors.simulation import Simulation
 from rewake.actors.tools import tool
 from rewake.events import Text
 from tests.matrix import SIDES, Tally, crashes_at, end_of, otherwise, unlawful
-from tests.plays import Crash, Over, Play
+from tests.plays import Over, Play, Point
 from tests.stories import Notes, Story, watched
 
 
@@ -65,7 +65,7 @@ def story(test: Callable[[], None]) -> Story:
     return told
 
 
-def played(test: Callable[[], None], told: Story, crashes: tuple[Crash, ...] = ()) -> Play:
+def played(test: Callable[[], None], told: Story, crashes: tuple[Point, ...] = ()) -> Play:
     play = Play(told, 1, crashes)
     with watched(play), suppress(Over):
         test()

@@ -1,4 +1,4 @@
-"""What providers were asked and answered, in a process that a crash may end."""
+"""What a crash takes with it, and what must outlive it: answers, tools that ran, waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from rewake.actors.providers import Request, ScriptedProvider
 from rewake.actors.providers.scripted import digest
 from rewake.actors.simulation import Simulation
-from rewake.events import Log, Millis
+from rewake.events import Log, Millis, ToolCalled, ToolReturned
+from rewake.projections.fold import fold
 
 
 def providers(sim: Simulation) -> list[Any]:
@@ -19,6 +20,33 @@ def providers(sim: Simulation) -> list[Any]:
 def sent(sim: Simulation) -> set[str]:
     """The calls that its providers were sent."""
     return {request.call for provider in providers(sim) for request in getattr(provider, "requests", ())}
+
+
+def interrupts(log: Log) -> bool:
+    """Whether a tool is open that is not to run again."""
+    once = set[str]()
+    for recorded in log.read(kinds=["tool_called", "tool_returned"]):
+        match recorded.event:
+            case ToolCalled(tool_call=called, idempotent=False):
+                once.add(called)
+            case ToolReturned(tool_call=returned):
+                once.discard(returned)
+            case _:
+                pass
+    return bool(once)
+
+
+def waits(log: Log) -> dict[str, tuple[int, int]]:
+    """Each turn that is held, or waits for its gate: since when, and until when."""
+    found: dict[str, tuple[int, int]] = {}
+    for stream in log.streams():
+        if stream.startswith("agent/"):
+            holds = fold(log, "holds", stream=stream)
+            if hold := holds.waiting:
+                found[hold.turn] = hold.since, hold.until
+            if gated := holds.gated:
+                found[gated.turn] = gated.since, 0
+    return found
 
 
 class Memory:
