@@ -182,8 +182,8 @@ def crashes_at(nth: int, when: Side) -> tuple[tuple[Point, ...], ...]:
 
 
 def crashed(tests: list[Any]) -> list[Crashed]:
-    """Beside these, those that play their stories with crashes: one for all seeds of a test. What hypothesis draws has
-    crashes of its own.
+    """Beside these, those that play their stories with crashes: one for all seeds of a test. What hypothesis draws,
+    and a long run, have crashes of their own.
     """
     made: dict[str, Crashed] = {}
     for test in tests:
@@ -196,7 +196,8 @@ def crashed(tests: list[Any]) -> list[Crashed]:
 
 
 def tells(test: pytest.Function) -> bool:
-    return test.get_closest_marker("scenario") is not None and not hasattr(test.obj, "hypothesis")
+    marks = {mark.name for mark in test.iter_markers()}
+    return "scenario" in marks and "soak" not in marks and not hasattr(test.obj, "hypothesis")
 
 
 def beside(test: pytest.Function, callspec: Any) -> Crashed:

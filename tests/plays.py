@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -77,8 +78,6 @@ class Play:
         if self.made == self.story.place:
             self.sim = sim
             made_with["seed"] = self.seed
-            if isinstance(made_with.get("log"), str):
-                made_with["log"] = None
         self.made += 1
 
     def began(self, sim: Simulation) -> bool:
@@ -113,8 +112,7 @@ class Play:
     def ports_watched(self) -> Iterator[None]:
         """Note how often each call of a tool runs that is not to run twice, and what a crash cuts off."""
         patched: Any = Ports
-        real = {name: vars(Ports)[name] for name in ("run_tool", "spawn", "forget")}
-        began: dict[Any, int] = {}
+        real = {name: vars(Ports)[name] for name in ("run_tool", "spawn")}
 
         def run_tool(ports: Ports, stream: str, order: RunTool) -> Any:
             tool = ports.equipment[order.agent].tools.get(order.name) if order.agent in ports.equipment else None
@@ -122,24 +120,24 @@ class Play:
                 self.ran[order.tool_call] += 1
             return real["run_tool"](ports, stream, order)
 
-        def spawn(ports: Ports, stream: str, key: Key, work: Any, ended: Any = None) -> None:
-            real["spawn"](ports, stream, key, work, ended)
-            began[ports.tasks[stream, key]] = self.sim._mono
+        def spawn(ports: Ports, stream: str, key: Key, *more: Any) -> None:
+            real["spawn"](ports, stream, key, *more)
+            ports.tasks[stream, key].add_done_callback(partial(self.landed, key, self.sim._mono))
 
-        def forget(ports: Ports, stream: str, key: Key, ended: Any, task: Any) -> None:
-            took = self.sim._mono - began.pop(task, self.sim._mono)
-            if task.cancelled():
-                self.shifted |= took > 0 and self.going_off(self.sim)
-            elif took and key[0] != "call":
-                self.returned = self.sim._mono
-            real["forget"](ports, stream, key, ended, task)
-
-        patched.run_tool, patched.spawn, patched.forget = run_tool, spawn, forget
+        patched.run_tool, patched.spawn = run_tool, spawn
         try:
             yield
         finally:
             for name, call in real.items():
                 setattr(patched, name, call)
+
+    def landed(self, key: Key, began: Millis, task: Future[None]) -> None:
+        """An order's work is over, or cut off: by a crash, where one is going off."""
+        took = self.sim._mono - began
+        if task.cancelled():
+            self.shifted |= took > 0 and self.going_off(self.sim)
+        elif took and key[0] != "call":
+            self.returned = self.sim._mono
 
     # -- the story
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from rewake.actors.reports import Receipt
 from rewake.actors.simulation import Simulation
-from rewake.events import MessageAdded, TurnStarted, Wake
+from rewake.events import MemoryLog, MessageAdded, TurnStarted, Wake
 
 LOOKS = frozenset({"agent", "events", "health", "kinds", "owed", "preview", "receipt", "reply_to", "state", "tail"})
 """Calls that change nothing."""
@@ -102,15 +102,19 @@ def watched(watcher: Watcher) -> Generator[None]:
 
 
 class Notes:
-    """Notes the acts of all simulations; what a tool or a callback calls from inside is none."""
+    """Notes the acts of all simulations that live in memory: a file is its test's, which may do anything to it. What a tool
+    or a callback calls from inside is no act.
+    """
 
     def __init__(self) -> None:
         self.stories: list[Story] = []
         self.inside = False
 
     def making(self, sim: Simulation, made_with: dict[str, Any]) -> None:
-        vars(sim)["story"] = story = Story(len(self.stories))
-        self.stories.append(story)
+        self.stories.append(Story(len(self.stories)))
+        log = made_with.get("log")
+        if log is None or isinstance(log, MemoryLog):
+            vars(sim)["story"] = self.stories[-1]
 
     def booting(self, sim: Simulation) -> None:
         """Nothing is done to it yet."""
