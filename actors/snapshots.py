@@ -130,7 +130,7 @@ class Unpacking:
             pages = tuple(self.page(digest, wanted, decode) for digest in digests)
             if pages:
                 _ = pages[-1].items  # so a type that has changed is found out here, not when somebody looks
-            return Pages(pages, tuple(decode(tail)))
+            return Pages(pages, self.shared(tail, wanted, list[inner[0]], tuple))
         raise NotImplementedError(wanted)
 
     def page(self, digest: bytes, wanted: Any, decode: Callable[[bytes], list[Any]]) -> Page[Any]:

@@ -7,6 +7,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 
 from msgspec.structs import replace
 
@@ -99,12 +100,10 @@ class MemoryLog:
         if stream is None:
             yield from range(after + 1, last + 1)
         elif stream.endswith("*"):
-            prefix = stream[:-1]
-            yield from (seq for seq in range(after + 1, last + 1) if self._rows[seq - 1].stream.startswith(prefix))
+            prefix, places = stream[:-1], list(self._places.items())
+            yield from merge(*(between(seqs, after, last) for name, seqs in places if name.startswith(prefix)))
         else:
-            places = self._places.get(stream, [])
-            start = max(after_version, bisect_right(places, after))
-            yield from tuple(places[start : bisect_right(places, last)])
+            yield from between(self._places.get(stream, []), after, last, after_version)
 
     def _decoded(self, seq: int) -> Recorded:
         row = self._rows[seq - 1]
@@ -217,3 +216,8 @@ class MemoryLog:
         with self._lock:
             self._since = None
             self._events = [None] * len(self._rows)
+
+
+def between(places: Sequence[int], after: int, last: int, skipped: int = 0) -> tuple[int, ...]:
+    """The seqs of a stream behind one to another, but for so many at its beginning."""
+    return tuple(places[max(skipped, bisect_right(places, after)) : bisect_right(places, last)])

