@@ -2,6 +2,8 @@
 request that it sends is priced again; beside every scenario stands one that crashes it.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
