@@ -70,10 +70,6 @@ Outcome = list[Recorded] | Refusal
 class Past(Protocol):
     """What an actor is rebuilt from."""
 
-    def head(self) -> int: ...
-
-    def version(self, stream: str) -> int: ...
-
     def read(
         self,
         after: int = 0,
@@ -82,14 +78,31 @@ class Past(Protocol):
         until: int | None = None,
         *,
         after_version: int = 0,
-    ) -> Iterator[Recorded]: ...
+    ) -> Iterator[Recorded]:
+        """The events there are now with `after` < seq (≤ `until`), in order: of one stream, or of a pattern in `*`.
 
-    def snapshots(self, stream: str) -> list[Snapshot]: ...
+        Of one stream also only those with `after_version` < version. Raises LogCorrupt where one does not decode.
+        """
+        ...
 
-    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]: ...
+    def head(self) -> int:
+        """The last seq; 0 when empty."""
+        ...
+
+    def version(self, stream: str) -> int:
+        """The last version of a stream; 0 when it has no events."""
+        ...
+
+    def snapshots(self, stream: str) -> list[Snapshot]:
+        """The kept snapshots of a stream, newest first."""
+        ...
+
+    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The kept pages of snapshots, by digest; one that is gone is left out."""
+        ...
 
 
-class Log(Protocol):
+class Log(Past, Protocol):
     """An append-only log. Reading is safe from any thread; only one thread of one process writes."""
 
     path: str
@@ -123,35 +136,12 @@ class Log(Protocol):
         """
         ...
 
-    def read(
-        self,
-        after: int = 0,
-        stream: str | None = None,
-        kinds: Iterable[str] | None = None,
-        until: int | None = None,
-        *,
-        after_version: int = 0,
-    ) -> Iterator[Recorded]:
-        """The events there are now with `after` < seq (≤ `until`), in order: of one stream, or of a pattern in `*`.
-
-        Of one stream also only those with `after_version` < version. Raises LogCorrupt where one does not decode.
-        """
-        ...
-
     def raw(self, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """The rows as stored, with `after` < seq (≤ `until`), in order: nothing is decoded."""
         ...
 
     def integrity(self) -> str:
         """What the file's own check finds wrong; empty when that is nothing."""
-        ...
-
-    def head(self) -> int:
-        """The last seq; 0 when empty."""
-        ...
-
-    def version(self, stream: str) -> int:
-        """The last version of a stream; 0 when it has no events."""
         ...
 
     def streams(self) -> dict[str, int]:
@@ -167,14 +157,6 @@ class Log(Protocol):
 
         The two newest of a stream are kept, and of pages what those have. Never needed: losing them costs time only.
         """
-        ...
-
-    def snapshots(self, stream: str) -> list[Snapshot]:
-        """The kept snapshots of a stream, newest first."""
-        ...
-
-    def pages(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The kept pages of snapshots, by digest; one that is gone is left out."""
         ...
 
     def drop_snapshots(self) -> None:
