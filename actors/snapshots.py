@@ -15,6 +15,7 @@ import msgspec
 from immutables import Map
 from pyrsistent import PDeque, PVector, pdeque, pvector
 
+from rewake.events.schema import DIGEST
 from rewake.projections.pages import Page, Pages
 
 S = TypeVar("S")
@@ -167,7 +168,7 @@ def decode(packed: Packed, type: type[S]) -> S:
 
 
 def digested(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
+    return hashlib.blake2b(data, digest_size=DIGEST).digest()
 
 
 def digest(state: Any) -> str:

@@ -143,7 +143,7 @@ def ended(log: Log, seq: int) -> tuple[int, bytes]:
 
 
 def start_whole(log: Log) -> None:
-    """What a start without any snapshot reads is the whole log: raises LogCorrupt, as `located`, unless it is whole."""
+    """What a start without any snapshot reads is the whole log: raises LogCorrupt, as `locating` does, unless it is whole."""
     with locating(log):
         if not any(log.snapshots(stream) for stream in log.streams()):
             check_all(log)
